@@ -248,7 +248,7 @@ def test_a_group_is_described_with_its_members() -> None:
         (part,) = assignment.topic_partitions
         assert (part.topic_id, part.topic_name, part.partitions) == (topic_id("t"), "t", [0, 1, 2, 3])
     assert (second.subscribed_topic_regex, second.client_id) == ("x.*", "other")
-    assert world.consumer_group("h").error_code == Code.GROUP_ID_NOT_FOUND
+    assert world.refused(world.describe("h")) is Code.GROUP_ID_NOT_FOUND
 
 
 def test_groups_are_listed_by_their_types() -> None:
@@ -289,7 +289,7 @@ def test_a_classic_group_is_no_consumer_group(policy: MigrationPolicy) -> None:
     request = world.beat("a", 0, topics=["t"], owned={}, rebalance_ms=1)
     assert world.refused(request) == Code.GROUP_ID_NOT_FOUND
     assert world.refused(world.beat("a", 1)) == Code.GROUP_ID_NOT_FOUND
-    assert world.consumer_group().error_code == Code.GROUP_ID_NOT_FOUND
+    assert world.refused(world.describe()) is Code.GROUP_ID_NOT_FOUND
 
 
 def test_a_classic_group_without_members_gives_its_id_and_its_offsets() -> None:

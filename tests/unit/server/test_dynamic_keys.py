@@ -25,6 +25,7 @@ from tidelog.base.ids import BrokerId
 from tidelog.controller import BrokerToRegister, ConfigChange, ConfigOperation, ConfigsToAlter, NewTopic, TopicToDelete
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.coordinator.deadlines import Alarm, Cause
+from tidelog.coordinator.groups.consumer.describe_consumer_groups import GroupView
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
@@ -52,7 +53,6 @@ from tidelog.wire.messages.api_68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from tidelog.wire.messages.api_69_consumer_group_describe import ConsumerGroupDescribeGroup
 
 US, OTHER = BrokerId(1), BrokerId(2)
 SQUARES = b",".join(b"%d" % (number * number) for number in range(3000))
@@ -308,7 +308,7 @@ async def assigns_at_once(world: World) -> bool:
     """Of two members that join a group, one after the other, both are assigned."""
     for member_id in ("a", "b"):
         await heartbeat(world, member_id, 0)
-    group: ConsumerGroupDescribeGroup = await ask_group(
+    group: GroupView = await ask_group(
         world,
         world.topic,
         lambda machine, request_id, now_ms, wall_ms: machine.consumer_groups.on_consumer_group_describe(
@@ -317,7 +317,7 @@ async def assigns_at_once(world: World) -> bool:
     )
     for member_id in ("a", "b"):
         await heartbeat(world, member_id, -1)
-    return group.assignment_epoch == group.group_epoch
+    return group.target_epoch == group.epoch
 
 
 async def told_to_come_again(world: World) -> int:

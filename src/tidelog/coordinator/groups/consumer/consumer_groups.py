@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ports import Rng
 from tidelog.coordinator.deadlines import Alarm, Cause
-from tidelog.coordinator.groups.consumer import commit_checks, describe_consumer_groups, recorded
+from tidelog.coordinator.groups.consumer import commit_checks, recorded
 from tidelog.coordinator.groups.consumer.consumer_members import Arrival, ConsumerMembers, has_to_act
 from tidelog.coordinator.groups.consumer.conversion import upgraded
+from tidelog.coordinator.groups.consumer.describe_consumer_groups import viewed
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup, MatchedTopics
 from tidelog.coordinator.groups.consumer.heartbeat_checks import (
     check_epoch,
@@ -119,14 +120,14 @@ class ConsumerGroups:
         self._journal.run(request_id, now_ms, wall_ms, beat)
 
     def on_consumer_group_describe(self, request_id: RequestId, group_id: str, *, now_ms: int, wall_ms: int) -> None:
-        """Answered with a `ConsumerGroupDescribeGroup`; one that is not there has its error in it."""
+        """Answered with a `GroupView`; one that is not there is refused with GROUP_ID_NOT_FOUND."""
 
         def describe(at: Moment) -> None:
+            group = self.groups.get(group_id)
+            if group is None:
+                raise refusal(Code.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id!r}")
             assignors = self.members.settings_of(group_id).assignors
-            answer = describe_consumer_groups.described(
-                self.groups.get(group_id), group_id, self.members.topics, assignors
-            )
-            self._journal.answer(request_id, answer)
+            self._journal.answer(request_id, viewed(group, self.members.topics, assignors))
 
         self._journal.run(request_id, now_ms, wall_ms, describe)
 

@@ -7,13 +7,14 @@ authorized to do (KIP-430) learns it of each group that has no error.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.server.api.authorized_operations import GROUP_OPERATIONS
 from tidelog.server.api.dispatch import RequestContext, code_of
-from tidelog.server.api.group_answers import consumer_groups_refused, when_all_answered
+from tidelog.server.api.group_answers import consumer_groups_refused
 from tidelog.wire.messages.api_69_consumer_group_describe import (
     ConsumerGroupDescribeGroup,
     ConsumerGroupDescribeRequest,
@@ -21,7 +22,12 @@ from tidelog.wire.messages.api_69_consumer_group_describe import (
 )
 
 if TYPE_CHECKING:
+    from tidelog.coordinator.groups.consumer.describe_consumer_groups import GroupView
     from tidelog.server.api.ports import GroupsApi
+
+
+MEMBERS_AT_ONCE_MAX = 50
+"""Of groups that are described on the event loop, in a millisecond."""
 
 
 def handle(
@@ -29,8 +35,34 @@ def handle(
 ) -> ConsumerGroupDescribeResponse | Awaitable[ConsumerGroupDescribeResponse]:
     names = list(dict.fromkeys(request.group_ids))
     refused = consumer_groups_refused(node.image)
+    answers = [refused or _answer(node, name) for name in names]
+    if any(isinstance(answer, asyncio.Future) for answer in answers):
+        return _respond_later(node, names, answers, request, context)
+    return _respond(node, names, answers, request, context)
 
-    def respond(answers: list[Any]) -> ConsumerGroupDescribeResponse:
+
+async def _respond_later(
+    node: GroupsApi,
+    names: list[str],
+    answers: list[object],
+    request: ConsumerGroupDescribeRequest,
+    context: RequestContext,
+) -> ConsumerGroupDescribeResponse:
+    waiting = [answer for answer in answers if isinstance(answer, asyncio.Future)]
+    await asyncio.gather(*waiting)  # cancelled together, should nobody want them any more
+    found = [answer.result() if isinstance(answer, asyncio.Future) else answer for answer in answers]
+    response = _respond(node, names, found, request, context)
+    return await response if isinstance(response, Awaitable) else response
+
+
+def _respond(
+    node: GroupsApi,
+    names: list[str],
+    answers: list[Any],
+    request: ConsumerGroupDescribeRequest,
+    context: RequestContext,
+) -> ConsumerGroupDescribeResponse | Awaitable[ConsumerGroupDescribeResponse]:
+    def described() -> ConsumerGroupDescribeResponse:
         rows = [_row(group_id, answer) for group_id, answer in zip(names, answers, strict=True)]
         if request.include_authorized_operations:
             for row in rows:
@@ -38,7 +70,11 @@ def handle(
                     row.authorized_operations = GROUP_OPERATIONS
         return ConsumerGroupDescribeResponse(groups=rows)
 
-    return when_all_answered([refused or _answer(node, name) for name in names], respond)
+    count = sum(len(answer.subscriptions) for answer in answers if not isinstance(answer, KafkaError))
+    if count <= MEMBERS_AT_ONCE_MAX:
+        return described()
+    context.is_long = True
+    return node.executor.compute(described)
 
 
 def _answer(node: GroupsApi, group_id: str) -> object:
@@ -52,8 +88,8 @@ def _answer(node: GroupsApi, group_id: str) -> object:
     )
 
 
-def _row(group_id: str, answer: ConsumerGroupDescribeGroup | KafkaError) -> ConsumerGroupDescribeGroup:
+def _row(group_id: str, answer: GroupView | KafkaError) -> ConsumerGroupDescribeGroup:
     if not isinstance(answer, KafkaError):
-        return answer
+        return answer.described()
     code = code_of(answer, "ConsumerGroupDescribe")
     return ConsumerGroupDescribeGroup(group_id=group_id, error_code=code, error_message=str(answer))
