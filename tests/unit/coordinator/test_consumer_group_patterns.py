@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from support.fixtures.coordinated_consumers import Consumers
 from tidelog.base.errors import Code
+from tidelog.base.ids import Offset
 from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.consumer import pattern_searches
+from tidelog.coordinator.groups.consumer.recorded import member_record, pattern_record
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
 
 AT_ONCE = GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=0))
@@ -128,3 +132,21 @@ def test_partitions_of_a_topic_that_matches_are_noticed() -> None:
     world.heard(world.beat("a", 1))
     world.make(abc=2)
     assert world.told(world.heard(world.beat("a", 2))) == {"abc": {0, 1}}
+
+
+def test_a_pattern_that_another_broker_took_and_that_is_refused_here_matches_nothing() -> None:
+    """Apache Kafka knows scripts of Unicode; a log of its groups is to be led all the same."""
+    world = Consumers(topics={"t": 1})
+    world.enter("a", topics=None, pattern="t.*")
+    world.pass_ms(0)
+    refused_here = r"\p{Latin}+"
+    subscription = replace(world.group.subscriptions["a"], pattern=refused_here)
+    world.log.append((Offset(world.next_offset), member_record("g", "a", subscription)))
+    world.log.append((Offset(world.next_offset + 1), pattern_record("g", "t.*", None)))
+    world.fail_over()
+    world.pass_ms(0)
+    assert world.group.matched[refused_here].topics == frozenset()
+    world.make(u=2)
+    world.pass_ms(0)
+    assert world.group.topics() == frozenset()
+    world.heard(world.beat("a", world.group.current("a").member_epoch))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
+from tidelog.base.errors import KafkaError
 from tidelog.base.linear_pattern import LinearPattern
 from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
 
@@ -38,7 +39,7 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class _Search:
-    pattern: LinearPattern
+    pattern: LinearPattern | None
     found: set[str]
     names: list[tuple[str, ...]] = field(default_factory=list)  # shared with other searches
     at: int = 0
@@ -46,6 +47,7 @@ class _Search:
 
     def match_next(self) -> bool:
         """Match the next name, or a piece of it. Returns whether it was the last piece."""
+        assert self.pattern is not None
         name = self.names[0][self.at]
         pieces = self.pattern.matching(name) if self.matching is None else self.matching
         try:
@@ -58,6 +60,14 @@ class _Search:
             return True
         self.matching = pieces
         return False
+
+
+def _begun(pattern: str, found: set[str], names: list[tuple[str, ...]]) -> _Search:
+    """A search. A pattern that another broker took, and that is refused here, matches nothing."""
+    try:
+        return _Search(topic_pattern(pattern), found, names)
+    except KafkaError:
+        return _Search(None, set())
 
 
 class PatternSearches:
@@ -76,7 +86,7 @@ class PatternSearches:
     def search(self, group_id: str, pattern: str) -> None:
         """Look a pattern of a group up in all topics, unless that is under way."""
         if (group_id, pattern) not in self._searches:
-            self._searches[group_id, pattern] = _Search(topic_pattern(pattern), set(), [self._all_names()])
+            self._searches[group_id, pattern] = _begun(pattern, set(), [self._all_names()])
 
     def look_again(self, group_id: str, pattern: str, matched: Collection[str], changed: tuple[str, ...]) -> None:
         """Some topics were made or deleted.
@@ -86,8 +96,9 @@ class PatternSearches:
         """
         search = self._searches.get((group_id, pattern))
         if search is None:
-            search = self._searches[group_id, pattern] = _Search(topic_pattern(pattern), set(matched))
-        search.names.append(changed)
+            search = self._searches[group_id, pattern] = _begun(pattern, set(matched), [])
+        if search.pattern is not None:
+            search.names.append(changed)
 
     def forget(self, group_id: str, pattern: str) -> None:
         """Nobody is subscribed to it any more."""
