@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from uuid import uuid4
@@ -15,6 +16,7 @@ from support.load.group_member import wait_for_coordinator
 from support.nodes.node import NodeProcess, StartNode
 from tidelog.base.errors import Code
 from tidelog.cli import app
+from tidelog.client.admin.admin import Admin
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_57_update_features import (
     FeatureUpdateKey,
@@ -92,6 +94,25 @@ def test_a_member_joins_is_given_all_and_shares_it_with_the_next(
 def test_a_group_that_is_not_there(client: WireClient, group: str) -> None:
     assert consumer_group(client, group).error_code == Code.GROUP_ID_NOT_FOUND
     assert consumer_group(client, "").error_code == Code.INVALID_GROUP_ID
+
+
+def test_the_command_describes_it(
+    shared_node: NodeProcess, group: str, topic: str, new_member: NewMember, capsys: pytest.CaptureFixture[str]
+) -> None:
+    member = new_member(shared_node.port, group)
+    member.client.create_topic(topic, partitions=2)
+    assert member.join(topic) is Code.NONE
+    at = ("--bootstrap", shared_node.bootstrap, "--output", "json")
+    assert app.run(["groups", "describe", group, "--members", *at]) == 0
+    (row,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (row["group"], row["state"], row["protocol"]) == (group, "Stable", "uniform")
+    assert (row["member"], row["partitions"]) == (member.member_id, [f"{topic}-0", f"{topic}-1"])
+    assert app.run(["groups", "describe", group, *at]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["topic"], one["partition"], one["host"]) for one in rows] == [(topic, n, "/127.0.0.1") for n in (0, 1)]
+    with Admin(shared_node.bootstrap) as admin:
+        found = admin.describe_groups([group])[group]
+        assert (found.epoch, found.members[0].epoch) == (1, 1)
 
 
 def test_a_group_goes_by_settings_of_its_own(

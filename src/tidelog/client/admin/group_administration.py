@@ -37,6 +37,11 @@ from tidelog.wire.messages.api_47_offset_delete import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
+from tidelog.wire.messages.api_69_consumer_group_describe import (
+    ConsumerGroupDescribeGroup,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
 from tidelog.wire.messages.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
 
 R = TypeVar("R")
@@ -82,6 +87,13 @@ class GroupAdministration:
         return await self._cluster.retrying("list groups", send_request)
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+        async def describe_new(group_id: str, coordinator: BrokerId, connection: Connection) -> GroupDescription | None:
+            """A group of the new protocol (KIP-848); None if it is none."""
+            request = ConsumerGroupDescribeRequest(group_ids=[group_id])
+            response = await self._request(connection, request, ConsumerGroupDescribeResponse)
+            (row,) = response.groups
+            return _described_new(row, coordinator) if row.error_code == Code.NONE else None
+
         async def describe(group_id: str) -> GroupDescription:
             async def send_request(coordinator: BrokerId, connection: Connection) -> GroupDescription:
                 request = DescribeGroupsRequest(groups=[group_id])
@@ -89,6 +101,13 @@ class GroupAdministration:
                 row = next((row for row in response.groups if row.group_id == group_id), None)
                 code = Code.UNKNOWN_SERVER_ERROR if row is None else row.error_code
                 message = "the answer leaves it out" if row is None else row.error_message
+                is_missing = code == Code.GROUP_ID_NOT_FOUND or (
+                    row is not None and row.group_state == _STATE_OF_NO_GROUP
+                )
+                if is_missing and connection.versions.serves(ApiKey.CONSUMER_GROUP_DESCRIBE, 0):
+                    found = await describe_new(group_id, coordinator, connection)
+                    if found is not None:
+                        return found
                 raise_first([refused(code, f"group {group_id!r}", message)])
                 assert row is not None
                 if row.group_state == _STATE_OF_NO_GROUP:
@@ -247,6 +266,27 @@ def _described(row: DescribedGroup, coordinator: BrokerId) -> GroupDescription:
         for member in sorted(row.members, key=lambda member: (member.client_id, member.member_id))
     )
     return GroupDescription(row.group_id, row.group_state, row.protocol_type, row.protocol_data, coordinator, members)
+
+
+def _described_new(row: ConsumerGroupDescribeGroup, coordinator: BrokerId) -> GroupDescription:
+    members = tuple(
+        GroupMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            tuple(
+                TopicPartition(topic.topic_name, PartitionIndex(index))
+                for topic in sorted(member.assignment.topic_partitions, key=lambda topic: topic.topic_name)
+                for index in sorted(topic.partitions)
+            ),
+            member.member_epoch,
+        )
+        for member in sorted(row.members, key=lambda member: (member.client_id, member.member_id))
+    )
+    return GroupDescription(
+        row.group_id, row.group_state, PROTOCOL_TYPE, row.assignor_name, coordinator, members, row.group_epoch
+    )
 
 
 def _assignment(protocol_type: str, assignment: bytes) -> tuple[TopicPartition, ...]:

@@ -43,6 +43,8 @@ class GroupMember:
     client_host: str
     partitions: tuple[TopicPartition, ...]
     """What it reads, sorted; empty while the group rebalances, and for other protocols than `consumer`."""
+    epoch: int | None = None
+    """Of a member of a group of the new protocol (KIP-848)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,9 @@ class GroupDescription:
     state: str
     protocol_type: str
     protocol: str
-    """The assignor that the members agreed on."""
+    """The assignor: that the members agreed on, or, in a group of the new protocol, the coordinator's."""
     coordinator: int
     """The broker."""
     members: tuple[GroupMember, ...]
+    epoch: int | None = None
+    """Of a group of the new protocol (KIP-848): raised whenever a member, or what it wants, changes."""
