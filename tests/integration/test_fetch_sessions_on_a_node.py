@@ -110,19 +110,6 @@ def test_without_slots_readers_are_served_without_sessions(start_node: StartNode
     node.close()
 
 
-def test_a_fetch_that_waits_is_answered_when_another_request_comes_behind_it(client: WireClient) -> None:
-    """It would hold up the other for as long as it waits. What comes with it counts as well."""
-    assert client.create_topic("sessions-behind").error_code == 0
-    topics = [FetchTopic(topic="sessions-behind", partitions=[wanted(0)])]
-    first = client.ask(ApiKey.FETCH, 12, request(topics), FetchResponse)
-    for epoch in (1, 3):
-        client.send(ApiKey.FETCH, 12, request([], session_id=first.session_id, epoch=epoch, wait_ms=2_000_000_000))
-        client.send(ApiKey.FETCH, 12, request([], session_id=first.session_id, epoch=epoch + 1))
-        for _ in range(2):
-            answer = client.receive(ApiKey.FETCH, 12, FetchResponse)
-            assert (answer.error_code, answer.session_id, answer.responses) == (0, first.session_id, [])
-
-
 @pytest.mark.parametrize("has_partition", [True, False])
 def test_a_stop_waits_for_no_fetch(start_node: StartNode, has_partition: bool) -> None:
     node = start_node()

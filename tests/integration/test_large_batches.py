@@ -83,6 +83,24 @@ def test_what_is_refused_is_refused_row_by_row(client: WireClient) -> None:
     assert [row.error_code for row in rows] == [Code.UNKNOWN_TOPIC_OR_PARTITION]
 
 
+def test_a_row_of_many_batches_is_refused_before_they_are_looked_at(client: WireClient) -> None:
+    """Each of them may take a tenth of a second, and a row has room for thousands."""
+    row = LARGE * 300
+    assert len(row) > 64 * 1024
+    (answer,) = produce(client, TOPIC, (0, row))
+    assert (answer.error_code, answer.error_message) == (
+        Code.INVALID_RECORD,
+        "more than one batch was sent to a partition; Produce 3+ takes one",
+    )
+
+
+def test_small_compressed_batches_are_appended_at_once(client: WireClient) -> None:
+    assert client.create_topic("small-compressed", partitions=50).error_code == 0
+    batches = [(index, batch_of(*[b"%d" % index] * 20, compression="lz4")) for index in range(50)]
+    rows = produce(client, "small-compressed", *batches)
+    assert [(row.index, row.error_code, row.base_offset) for row in rows] == [(index, 0, 0) for index in range(50)]
+
+
 def test_a_large_batch_is_compressed_anew(client: WireClient) -> None:
     assert client.create_topic("large-anew", configs={"compression.type": "lz4"}).error_code == 0
     assert [row.base_offset for row in produce(client, "large-anew", (0, LARGE), (0, SMALL))] == [0, 2]

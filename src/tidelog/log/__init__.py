@@ -1,6 +1,6 @@
 """One partition on a disk: segments, indexes, the lineage of leader epochs, producers, recovery."""
 
-from tidelog.log.append import AppendResult, Checked, TakesLongError
+from tidelog.log.append import AppendResult, Checked, TakesLongError, at_once_bytes_max
 from tidelog.log.config import LogConfig
 from tidelog.log.files.transaction_index import AbortedTransaction
 from tidelog.log.log import Log
@@ -30,5 +30,6 @@ __all__ = [
     "TruncatedTransaction",
     "TruncatedTransactions",
     "VerificationGuard",
+    "at_once_bytes_max",
     "without_waiting",
 ]

@@ -46,8 +46,9 @@ DECOMPRESSED_SIZE_FACTOR = 64
 DECOMPRESSED_SIZE_BYTES_MIN = 64 * 1024 * 1024
 """A compressed batch may grow to 64 times what `max.message.bytes` allows, at least to 64 MiB; beyond is a bomb."""
 
-AT_ONCE_BYTES_MAX = 512 * 1024
-"""What compressed records may grow to on the event loop: about a millisecond. Two kilobytes may grow to 64 MiB."""
+AT_ONCE_GROWTH = 16
+AT_ONCE_BYTES_MIN, AT_ONCE_BYTES_MAX = 16 * 1024, 512 * 1024
+"""What compressed records may grow to on the event loop: half a millisecond. Two kilobytes may grow to 64 MiB."""
 AT_ONCE_RECORDS_MAX = 1_000
 """That are read one by one there."""
 
@@ -105,6 +106,11 @@ _make_result = partial(tuple.__new__, AppendResult)
 _make_accepted = partial(tuple.__new__, Accepted)
 _make_checked = partial(tuple.__new__, Checked)
 _make_placed = partial(tuple.__new__, Placed)
+
+
+def at_once_bytes_max(size_bytes: int) -> int:
+    """What the compressed records of a batch of this size may grow to on the event loop."""
+    return min(max(AT_ONCE_GROWTH * size_bytes, AT_ONCE_BYTES_MIN), AT_ONCE_BYTES_MAX)
 
 
 class AppendRules:
@@ -172,7 +178,7 @@ class AppendRules:
         # What the cluster writes for itself cannot be sent in smaller pieces.
         if header.size_bytes > self._batch_size_bytes_max and origin == "client":
             raise self._too_large(header.size_bytes)
-        size_bytes_max = AT_ONCE_BYTES_MAX if at_once else self._decompressed_size_bytes_max
+        size_bytes_max = at_once_bytes_max(header.size_bytes) if at_once else self._decompressed_size_bytes_max
         try:
             facts = validate_batch(batches, position, header, decompressed_size_bytes_max=size_bytes_max)
         except DecompressedTooLargeError:
@@ -229,6 +235,12 @@ class AppendRules:
             replaced.append(each._replace(position=len(anew), header=header))
             anew += batch
         return memoryview(anew), replaced
+
+    def at(self, accepted: list[Accepted], now_ms: int) -> list[Accepted]:
+        """What was checked before, appended now: the leader's clock gives the time of the append."""
+        if not self._uses_log_append_time:
+            return accepted
+        return [each._replace(max_timestamp=now_ms, log_append_time=now_ms) for each in accepted]
 
     def _too_large(self, size_bytes: int, made: str = "") -> KafkaError:
         what = f"{self._topic_partition}: a batch of {size_bytes} bytes{made} is larger than"

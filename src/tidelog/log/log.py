@@ -237,8 +237,9 @@ class Log:
         view = batches if isinstance(batches, memoryview) else memoryview(batches)
         rules = self.rules
         if checked is None or checked.rules is not rules:  # or the settings changed since
-            checked = rules.check_for_leader(view, now_ms=now_ms, origin=origin, at_once=at_once)
-        _, view, accepted = checked
+            _, view, accepted = rules.check_for_leader(view, now_ms=now_ms, origin=origin, at_once=at_once)
+        else:
+            view, accepted = checked.batches, rules.at(checked.accepted, now_ms)
         if origin == "client":
             originals = find_originals(self.producers, accepted, self.topic_partition, verification_guard)
             if originals is not None:

@@ -428,6 +428,31 @@ def test_a_later_request_of_the_session_overtakes_one_that_waits() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("is_follower", [True, False])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_followers_fetch_is_answered_when_something_comes_behind_it(is_follower: bool, is_there: bool) -> None:
+    """It would hold it up. A consumer's waits on: two long polls on one connection would end each other for ever."""
+
+    async def scenario() -> None:
+        node = ToyNode(1)
+        reader = SessionReader(followed={0: View()})
+        assert reader.on_answer(node.fetch_now(reader.request()))
+        (session,) = node.fetch_sessions._sessions.values()
+        session.is_follower = is_follower
+        node.connection.has_more = is_there
+        waiting = asyncio.ensure_future(node.fetch(reader.request(wait_ms=WAIT_MS)))
+        await asyncio.sleep(0)
+        if not is_there and node.connection.on_more is not None:
+            node.connection.on_more()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert waiting.done() == is_follower
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    run(scenario)
+
+
 def test_a_session_that_takes_the_place_of_another_overtakes_what_waits_in_it() -> None:
     """What is read there would be of before: of a follower, that it has less than it has shown since."""
 

@@ -436,3 +436,21 @@ def test_a_bug_is_logged_and_whoever_waited_may_ask_again(
     bugs = [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"]
     assert len(bugs) == 2
     assert all(bug.startswith("fetcher of broker 2: ") for bug in bugs)
+
+
+def test_who_was_refused_is_named_again_though_it_asks_the_same() -> None:
+    """Else it may never be told: what the other fetch under way brought was told to nobody."""
+
+    async def story() -> None:
+        leader, first, second = ScriptedLeader(), Follower(0), Follower(1)
+        fetchers = fetchers_of(leader)
+        await two_under_way(fetchers, leader, first, second)
+        leader.answer(2, PartitionData(0, error_code=Code.NOT_LEADER_OR_FOLLOWER))
+        await until(lambda: first.refused)
+        leader.answer(3, row(0, high_watermark=1), row(1))
+        await until(lambda: second.fetched)
+        first.ask(fetchers, 3, 0)
+        assert named(await leader.until_asked(4)) == [0]
+        await fetchers.stop()
+
+    asyncio.run(story())

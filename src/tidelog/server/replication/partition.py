@@ -215,7 +215,7 @@ class Partition:
         leading = self.role.leading()
         if acks_all:
             leading.replica.check_enough_replicas()
-        self._check_batch(batch)
+        self.check_is_one(batch)
         result = self.log.append_as_leader(
             batch,
             leader_epoch=leading.replica.leader_epoch,
@@ -329,7 +329,8 @@ class Partition:
         record_count = self.log.config.flush_messages
         return record_count is not None and self.log.log_end_offset - self.log.recovery_point >= record_count
 
-    def _check_batch(self, batch: memoryview) -> None:
+    @staticmethod
+    def check_is_one(batch: memoryview) -> None:
         """Refuse what the log would take, and a producer may not send: all else its header says, the log looks at."""
         if len(batch) < BATCH_OVERHEAD:
             return

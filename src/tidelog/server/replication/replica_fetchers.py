@@ -84,6 +84,7 @@ class _Followed:
     records_request: RecordsRequest
     named_in: int  # the request that named it last
     answered_in: int = 0  # the request whose answer told these; 0 for none, or an error since
+    was_refused: bool = False  # what it asks next is named, be it the same
     high_watermark: int | None = None
     log_start_offset: int | None = None
 
@@ -91,6 +92,7 @@ class _Followed:
         """Whether the leader knows all that is in `records_request` from what it was asked before."""
         return (
             self.following is following
+            and not self.was_refused
             and replace(self.records_request, number=records_request.number) == records_request
         )
 
@@ -210,6 +212,7 @@ class ReplicaFetcher:
         self._unconfirmed: dict[_Key, _Followed] = {}  # named in requests, and of which no answer spoke yet
         self._has_sessions = True  # as far as the leader has told
         self._requests = 0
+        self._began_in = 0  # the request that began the session
         self._joining_max: int | None = JOINING_MAX
         self._in_flight = 0  # fetches that are not answered
         self._is_beginning = False  # one of them begins a session
@@ -355,6 +358,7 @@ class ReplicaFetcher:
     def _request(self) -> FetchRequest:
         """What changed in the session since the last request; all of it if the leader keeps none."""
         if self._session_epoch == 0:
+            self._began_in = self._requests
             self._session.clear()
             self._unconfirmed.clear()
             self._changed.clear()
@@ -494,11 +498,14 @@ class ReplicaFetcher:
         session = self._session
         for topic in answer.responses:
             for row in topic.partitions:
+                if number < self._began_in:
+                    return  # another session began meanwhile, in which whoever waits is named again
                 followed = session.get((topic.topic_id, row.partition_index))
                 if followed is None:
                     continue
                 if row.error_code:
                     followed.high_watermark, followed.log_start_offset, followed.answered_in = None, None, 0
+                    followed.was_refused = True
                 elif number >= followed.answered_in:
                     followed.high_watermark, followed.log_start_offset = row.high_watermark, row.log_start_offset
                     followed.answered_in = number
@@ -513,6 +520,8 @@ class ReplicaFetcher:
                     appended_bytes = 0
                     await asyncio.sleep(0)
         async for followed in in_turns(unconfirmed.values()):
+            if number < self._began_in:
+                return
             if followed.answered_in and self._wanted.get(followed.following) is followed.records_request:
                 self._answered(followed.following)
                 followed.following.on_fetched(

@@ -75,6 +75,12 @@ class ConnectionMemory:
         """For a request that waits; nothing at first."""
         return Kept(self)
 
+    def keep_what_is_held(self, holder: Holder) -> Kept:
+        """What the request of a connection took, while it is worked on: the connection is not closed for it."""
+        kept = Kept(self)
+        kept.size_bytes = self.requests.keep_what_is_held(holder)
+        return kept
+
     def keep_no_more(self, size_bytes: int) -> None:
         """So much of what was kept is free."""
         self.requests.keep_no_more(size_bytes, self._clock.now_ms())

@@ -126,6 +126,13 @@ class MemoryShare(Generic[H]):
         self.used_bytes += size_bytes
         return True
 
+    def keep_what_is_held(self, holder: H) -> int:
+        """What the holder has is kept from now on, so nobody closes it for that. Returns how many bytes."""
+        account = self._accounts.pop(holder, None)
+        if self._beyond == holder:
+            self._beyond = None
+        return 0 if account is None else account.held_bytes
+
     def keep_no_more(self, size_bytes: int, now_ms: int) -> None:
         """Bytes that were kept are free again."""
         self.used_bytes -= size_bytes

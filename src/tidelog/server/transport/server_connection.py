@@ -21,7 +21,7 @@ from typing import Protocol, cast
 from tidelog.base.errors import InvariantBrokenError, MalformedMessageError, TidelogError
 from tidelog.base.ports import Buffer, Executor
 from tidelog.server.tasks import start_kept
-from tidelog.server.transport.connection_memory import ConnectionMemory
+from tidelog.server.transport.connection_memory import ConnectionMemory, Kept
 from tidelog.wire import FrameReceiver, Piece
 from tidelog.wire.connection import BUFFER_SIZE_BYTES_MIN
 from tidelog.wire.limits import request_size_bytes_max
@@ -214,9 +214,21 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Whether something has come behind the request that is being served."""
         return self._receiver.pending_bytes > 0
 
-    def keep_frame(self) -> None:
-        """Leave the frame that is being served where it is until its request is answered: nothing is read meanwhile."""
+    def keep_frame(self) -> Kept:
+        """Leave the frame that is being served where it is until `let_frame_go`: nothing is read meanwhile.
+
+        Returns:
+            Its memory, to be given back then.
+        """
         self._keeps_frame = True
+        self._charged_bytes = 0
+        return self.memory.keep_what_is_held(self)
+
+    def let_frame_go(self) -> None:
+        """The frame that was kept is done with, answered or not."""
+        self._keeps_frame = False
+        self._await_memory(has_served=True)
+        self._pause_or_resume_reading()
 
     def hand_over(self, frame: memoryview) -> memoryview:
         """The frame that is being served, for whoever keeps it longer than that."""
@@ -311,8 +323,6 @@ class ServerConnection(asyncio.BufferedProtocol):
         small: list[Buffer] = []
         small_bytes = 0
         has_served = False
-        if self._keeps_frame and self._answering is None:
-            self._keeps_frame, has_served = False, True  # the frame that was kept is done with
         try:
             while self._answering is None and not self._closing and not self._write_paused:
                 if self._outbox or small_bytes >= COALESCE_BYTES_MAX:

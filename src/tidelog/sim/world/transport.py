@@ -292,27 +292,31 @@ class SimulatedTransport(asyncio.Transport):
             if piece is _END:
                 self._on_end()
                 break
-            taken += len(piece)
-            self._network.tell(self._received, piece)
-            self._feed(piece)
+            fed = self._feed(piece)
+            taken += fed
+            self._network.tell(self._received, piece[:fed])
+            if fed < len(piece):
+                inbox.appendleft(piece[fed:])
         peer = self.peer
         if taken and peer is not None:
             peer._window_bytes -= taken
             if peer._backlog and not peer.is_dead:
                 self._network.loop.call_soon(peer._push, context=peer.context)
 
-    def _feed(self, piece: bytes) -> None:
+    def _feed(self, piece: bytes) -> int:
+        """Give it to the protocol, as long as it reads. Returns how much that was."""
         protocol = self._protocol
         if not isinstance(protocol, asyncio.BufferedProtocol):
             cast(asyncio.Protocol, protocol).data_received(piece)
-            return
+            return len(piece)
         rest = piece
-        while rest and not self._is_lost:
+        while rest and self._is_reading and not self._is_lost:
             buffer = cast(memoryview, protocol.get_buffer(len(rest)))
             size = min(len(buffer), len(rest))
             buffer[:size] = rest if size == len(rest) else rest[:size]
             protocol.buffer_updated(size)
             rest = rest[size:]
+        return len(piece) if self._is_lost else len(piece) - len(rest)
 
     def _on_end(self) -> None:
         keeps_open = cast(asyncio.Protocol, self._protocol).eof_received()

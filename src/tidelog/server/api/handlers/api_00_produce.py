@@ -33,7 +33,7 @@ from tidelog.base.errors import (
     refusal,
 )
 from tidelog.base.ids import TopicId
-from tidelog.log import Checked, TakesLongError
+from tidelog.log import Checked, TakesLongError, at_once_bytes_max
 from tidelog.metadata.configs.broker import TRANSACTION_PARTITION_VERIFICATION_ENABLE
 from tidelog.records.header import BATCH_OVERHEAD
 from tidelog.server.api.dispatch import RequestContext, code_of
@@ -72,11 +72,8 @@ ADMIN_CLIENT_ID = "__admin_client"
 AT_ONCE_NS_MAX = 4_000_000
 """What the batches of one turn of the event loop may take, by these estimates."""
 BATCH_NS = 20_000
-COMPRESSED_BATCH_NS = 1_000_000
 RECORD_NS = 40
 BYTES_PER_NS = 2
-COMPRESSED_BYTES_MAX = 64 * 1024
-"""That are tried on the event loop: what is larger grows beyond what is looked at there."""
 _RECORD_COUNT_AT, _ATTRIBUTES_AT, _CODECS = slice(57, 61), 22, 7
 
 WHY_NOT_COMMITTED = {
@@ -122,8 +119,9 @@ async def _verify_and_append(
             verdicts = await verified(node, request, context, asked)
         else:
             verdicts = {id(one.data): no_room_to_wait() for one in asked}
+        context.kept = kept
         response = _append_all(node, request, context, verdicts)
-    return await response if isinstance(response, Awaitable) else response
+        return await response if isinstance(response, Awaitable) else response
 
 
 def _append_all(
@@ -163,7 +161,8 @@ def _estimated_ns(records: object) -> int:
     estimated_ns = BATCH_NS + size_bytes // BYTES_PER_NS + RECORD_NS * int.from_bytes(records[_RECORD_COUNT_AT], "big")
     if not records[_ATTRIBUTES_AT] & _CODECS:
         return estimated_ns
-    return AT_ONCE_NS_MAX + 1 if size_bytes > COMPRESSED_BYTES_MAX else estimated_ns + COMPRESSED_BATCH_NS
+    grown_bytes_max = at_once_bytes_max(size_bytes)
+    return AT_ONCE_NS_MAX + 1 if size_bytes > grown_bytes_max else estimated_ns + grown_bytes_max  # one byte takes 1 ns
 
 
 def _append_later(
@@ -171,22 +170,28 @@ def _append_later(
 ) -> Awaitable[ProduceResponse | None]:
     """Have each batch checked on another thread, and append it, in their order."""
     if context.kept is None:
-        context.connection.keep_frame()
-    answer = _append_checked(node, later, owed, response, context)
-    return answer if owed.acks else asyncio.shield(answer)  # who waits for no answer may be gone by then
+        context.kept, owed.keeps_frame = context.connection.keep_frame(), True
+    return _append_checked(node, later, owed, response, context)
 
 
 async def _append_checked(
     node: DataApi, later: list[_Row], owed: _Owed, response: ProduceResponse, context: RequestContext
 ) -> ProduceResponse | None:
-    for row in later:
-        while True:
-            checked = await _checked(node, row)
-            try:
-                row.rows.append(_append(node, row, owed, checked))
-            except TakesLongError:  # the settings of the log changed meanwhile
-                continue
-            break
+    assert context.kept is not None
+    try:
+        for row in later:
+            while True:
+                checked = await _checked(node, row)
+                try:
+                    row.rows.append(_append(node, row, owed, checked))
+                except TakesLongError:  # the settings of the log changed meanwhile
+                    continue
+                break
+    finally:
+        later.clear()
+        context.kept.hold(0)
+        if owed.keeps_frame:
+            context.connection.let_frame_go()
     answer = _answered(node, owed, response, context)
     return await answer if isinstance(answer, Awaitable) else answer
 
@@ -199,6 +204,7 @@ async def _checked(node: DataApi, row: _Row) -> Checked | KafkaError | None:
     try:
         partition = _partition(node, row)
         partition.leader()
+        partition.check_is_one(records)
         check = partition.log.rules.check_for_leader
         return await node.executor.compute(partial(check, records, now_ms=node.clock.wall_ms(), origin="client"))
     except KafkaError as error:
@@ -253,12 +259,13 @@ class _Row(NamedTuple):
 class _Owed:
     """What is asked for all rows of a request, and what is to be waited for before it is answered, row by row."""
 
-    __slots__ = ("acks", "is_admin", "timeout_ms", "uncommitted", "unsynced", "wrong_leader")
+    __slots__ = ("acks", "is_admin", "keeps_frame", "timeout_ms", "uncommitted", "unsynced", "wrong_leader")
 
     def __init__(self, timeout_ms: int, acks: int, *, is_admin: bool) -> None:
         self.timeout_ms = timeout_ms
         self.acks = acks
         self.is_admin = is_admin
+        self.keeps_frame = False
         self.unsynced: list[tuple[Partition, PartitionProduceResponse]] = []
         self.uncommitted: list[tuple[asyncio.Future[Code], str | UUID, PartitionProduceResponse]] = []
         self.wrong_leader: list[tuple[str | UUID, PartitionProduceResponse]] = []

@@ -1,7 +1,7 @@
 """Fetch 4-18: committed records, for consumers; and all there are, for followers of partitions that this broker leads.
 
-Behaviour: waits up to MaxWaitMs for MinBytes, and no longer once another request has come behind it on its connection,
-which it holds up; answers whole batches, the first of them whole however large. Errors and
+Behaviour: waits up to MaxWaitMs for MinBytes; that of a follower no longer once another request has come behind it on
+its connection, which it holds up; answers whole batches, the first of them whole however large. Errors and
 divergence are answered at once, and so is a fetch of nothing. From version 7 there are sessions (KIP-227). The leader
 epoch is checked (KIP-320), of what a session remembers too; whoever sends LastFetchedEpoch learns where its log
 diverged. A follower (`replica_id`, from 15 on `replica_state`) is read to up to the log end, and its fetch proves what
@@ -147,7 +147,8 @@ async def _wait(
     """Read what becomes due, until there is enough, the time is up, or it holds up what came behind it."""
     loop, connection = asyncio.get_running_loop(), context.connection
     changed = asyncio.Event()
-    is_late = wait_ms_max <= 0 or connection.has_more
+    yields = session.is_follower  # a consumer with two long polls on one connection would ask without a pause
+    is_late = wait_ms_max <= 0 or (yields and connection.has_more)
 
     def on_late() -> None:
         nonlocal is_late
@@ -155,7 +156,7 @@ async def _wait(
         changed.set()
 
     on_due = session.on_due = changed.set
-    connection.on_more = on_late
+    connection.on_more = on_late if yields else None
     timer = loop.call_later(max(wait_ms_max, 0) / 1000, on_late)
     try:
         while True:
