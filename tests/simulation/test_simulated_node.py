@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from time import perf_counter
-
-import pytest
 
 from tidelog.aio import Consumer, Factory
 from tidelog.base.ids import PartitionIndex, TopicPartition
@@ -80,16 +77,9 @@ def test_a_consumer_reads_on_across_a_kill() -> None:
         assert world.run(story(world), limit_seconds=STORY_SECONDS_MAX) == [b"one", b"two"]
 
 
-def test_virtual_time_is_faster_than_the_real_one(capsys: pytest.CaptureFixture[str]) -> None:
-    """100 requests/s, each synced, and two consumers. The bound is a tenth of what is usual on an idle machine."""
+def test_whatever_is_acknowledged_is_checked_without_faults_too() -> None:
+    """100 requests/s, each synced, and two consumers. `bench/bench_sim.py` measures how long that takes."""
     with SimulatedWorld(1) as world:
-        story = OneNodeStory(world, Plan(interval_ms=10, consumers=2))
-        started = perf_counter()
-        report = story.run(minutes=1 / 6, faults=[])
-        real_seconds = perf_counter() - started
-    speed = report.virtual_seconds / real_seconds
-    with capsys.disabled():
-        print(f"\n{speed:.0f} x real time, {report.events / real_seconds:.0f} events/s")
+        report = OneNodeStory(world, Plan(interval_ms=10, consumers=2)).run(minutes=1 / 6, faults=[])
     assert report.broken == ()
     assert report.checks["AckedRecordsSurvive"] > 900
-    assert speed > 1
