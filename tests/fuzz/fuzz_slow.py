@@ -302,6 +302,8 @@ def changed(candidate: Candidate, rng: random.Random) -> Candidate:
     if what == 1:
         return replace(candidate, version=rng.randint(known.min_version, known.max_version))
     paths = list(lists_of(layout_of(known.request), candidate.version))
+    if not paths:
+        return replace(candidate, version=known.max_version)  # an old version of an API may list nothing
     lengths = dict(candidate.lengths)
     lengths[rng.choice(paths)] = rng.choice(LENGTHS)
     total = 1
