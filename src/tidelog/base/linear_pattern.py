@@ -20,7 +20,8 @@ from tidelog.base.pattern_syntax import WORD, Either, Node, OneOf, Place, Repeat
 LENGTH_MAX = 1_000
 STATES_MAX = 1_000
 """Counted repetitions are written out, so `(a{30}){30}` has more."""
-CACHED_MAX = 4_000
+CACHED_MAX = 200_000
+"""Places that are remembered, each with its states: some megabytes."""
 STEPS_MAX = 300_000
 """Of one pattern, over all texts: a fraction of a second. Steps that were taken before are cached, and not counted."""
 PIECE = 2_000
@@ -126,7 +127,7 @@ class LinearPattern:
             self._places.clear()
             self._first.leads_to.clear()
             self._kept_count = 0
-        self._kept_count += 1
+        self._kept_count += 1 + len(states)
         key = states, _kind(character)
         found = self._places.get(key)
         if found is None:

@@ -161,6 +161,20 @@ def test_the_policy_says_which_way_a_group_may_go(policy: MigrationPolicy) -> No
         assert world.refused(request) == Code.GROUP_ID_NOT_FOUND
 
 
+def test_a_leader_that_finds_a_downgraded_group_has_its_members_join_again() -> None:
+    """The record holds what each should have got. Nobody would read the part of the member that left."""
+    world, classic = upgraded()
+    world.heard(world.beat("a", -1))
+    assert not world.consumers.groups
+    world.fail_over()
+    assert world.refused(world.heartbeat(classic, 2)) == Code.REBALANCE_IN_PROGRESS
+    joined = world.join(classic)
+    world.pass_ms(3_000)
+    generation = world.taken(joined, JoinGroupResponse).generation_id
+    sync = world.sync(classic, generation, {classic: EVERYTHING})
+    assert parts(world.taken(sync, SyncGroupResponse)) == {0, 1, 2, 3}
+
+
 def test_a_group_of_others_than_consumers_stays_a_classic_one() -> None:
     world = Consumers(GroupSettings())
     world.join(api_version=3, protocol_type="connect")

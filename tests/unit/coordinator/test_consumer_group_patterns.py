@@ -150,3 +150,52 @@ def test_a_pattern_that_another_broker_took_and_that_is_refused_here_matches_not
     world.pass_ms(0)
     assert world.group.topics() == frozenset()
     world.heard(world.beat("a", world.group.current("a").member_epoch))
+
+
+def looked_up(world: Consumers) -> None:
+    for _ in range(100):
+        if world.consumers.next_ms is None:
+            return
+        world.pass_ms(0)
+    raise AssertionError("it is looked up for ever")
+
+
+def test_a_pattern_whose_topics_no_batch_holds_matches_none_and_stops_nobody() -> None:
+    """It was raised out of `on_time`, at every leader in turn: the coordinator's partition went offline."""
+    world = Consumers(AT_ONCE, topics={f"{number:05d}" + "x" * 244: 1 for number in range(4_300)})
+    world.enter("a", topics=None, pattern=".*")
+    looked_up(world)
+    assert world.group.matched[".*"].topics == frozenset()
+    world.batch_bytes = world.coordinator.batch_size_bytes_max
+    world.fail_over()
+    looked_up(world)
+    assert world.told(world.heard(world.beat("a", world.group.current("a").member_epoch))) in (None, {})
+
+
+def test_topics_that_find_no_room_are_no_topics() -> None:
+    world = Consumers(AT_ONCE, topics={f"topic-{number:05d}": 1 for number in range(2_000)}, memory_bytes=1 << 20)
+    for number in range(100):
+        world.beat(f"m{number}", 0, group_id=f"g{number}", topics=None, pattern=".*", owned={}, rebalance_ms=1_000)
+    for _ in range(100_000):
+        if world.consumers.next_ms is None:
+            break
+        world.pass_ms(0)
+    assert world.memory.used_bytes < 2 * world.memory.limit_bytes
+
+
+def test_a_change_of_topics_beside_a_search_that_finds_nothing_is_not_lost() -> None:
+    world = Consumers(AT_ONCE, topics={"t": 2})
+    world.enter("a")
+    world.enter("b", topics=None, pattern="zzz.*")
+    world.make(t=4)
+    looked_up(world)
+    answer = world.heard(world.beat("a", world.group.current("a").member_epoch, owned={"t": [0, 1]}))
+    assert world.told(answer) == {"t": {0, 1, 2, 3}}
+
+
+def test_a_pattern_of_nobody_is_not_looked_up() -> None:
+    world = Consumers(AT_ONCE, topics={"abc": 1})
+    world.enter("a", topics=None, pattern="ab.*")
+    world.heard(world.beat("a", -1))
+    assert world.consumers.members.searches is not None
+    assert world.consumers.members.searches.is_idle

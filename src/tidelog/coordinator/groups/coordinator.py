@@ -25,7 +25,7 @@ from tidelog.coordinator.groups.consumer.classic_members import ClassicMembers
 from tidelog.coordinator.groups.consumer.commit_checks import check_fetch
 from tidelog.coordinator.groups.consumer.consumer_groups import ConsumerGroups
 from tidelog.coordinator.groups.expiry import OffsetExpiry
-from tidelog.coordinator.groups.group import Change, Group, restored
+from tidelog.coordinator.groups.group import DOWNGRADED_MS, Change, Group, restored
 from tidelog.coordinator.groups.group_journal import GroupJournal
 from tidelog.coordinator.groups.records import NAME_SIZE_BYTES_MAX, decode_group
 from tidelog.coordinator.groups.settings import GroupSettings
@@ -40,6 +40,9 @@ from tidelog.wire.messages.api_13_leave_group import LeaveGroupRequest
 from tidelog.wire.messages.api_14_sync_group import SyncGroupRequest
 from tidelog.wire.messages.api_28_txn_offset_commit import TxnOffsetCommitRequest
 from tidelog.wire.messages.api_47_offset_delete import OffsetDeleteRequest
+
+ALARMS_AT_ONCE_MAX = 50
+"""That are seen to in one go: each may change a group."""
 
 
 class GroupCoordinator:
@@ -150,7 +153,8 @@ class GroupCoordinator:
         self.consumer_groups.start(at)
         self._expiry.start(at)
         for group in list(self.groups.values()):
-            if len(group.members) > journal.settings.group_size_max:  # it was lowered meanwhile
+            is_too_large = len(group.members) > journal.settings.group_size_max  # that was lowered meanwhile
+            if is_too_large or (group.members and group.state_timestamp_ms == DOWNGRADED_MS):
                 rebalance.begin(journal, at, group)
 
     def resign(self, error: KafkaError | None = None) -> None:
@@ -427,7 +431,9 @@ class GroupCoordinator:
         if not journal.is_active:
             return
         at = Moment(now_ms, wall_ms)
-        while (alarm := journal.deadlines.pop_due(now_ms)) is not None:
+        for _ in range(ALARMS_AT_ONCE_MAX):
+            if (alarm := journal.deadlines.pop_due(now_ms)) is None:
+                break
             self._on_due(alarm, at)
         self.consumer_groups.on_time(at)
         self._expiry.on_time(at)

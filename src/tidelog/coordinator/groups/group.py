@@ -27,6 +27,9 @@ from tidelog.wire.messages.consumer_protocol import PROTOCOL_TYPE as CONSUMER_PR
 from tidelog.wire.messages.consumer_protocol import subscribed_topics
 
 GROUP_BYTES = 1_024
+DOWNGRADED_MS = 0
+"""The time of the state in the record of a group that was one of the new protocol until now (KIP-848): its members hold
+what they held there, and are to join again."""
 """About what a group takes beside its name and its members."""
 
 

@@ -11,10 +11,11 @@ Kafka: `GroupMetadataManager`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from tidelog.base.errors import Code, refusal
+from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ports import Rng
 from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.coordinator.groups.consumer import commit_checks, recorded
@@ -54,6 +55,8 @@ from tidelog.wire.messages.api_68_consumer_group_heartbeat import (
 
 METADATA_WAIT_MS = 1_000
 """How much longer a member has while the topics of the cluster are not known: nobody can be assigned anything."""
+
+logger = logging.getLogger("tidelog.server.groups")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +198,10 @@ class ConsumerGroups:
             return
         if self.members.topics is None:
             self._journal.deadlines.set(alarm, at.now_ms + METADATA_WAIT_MS)
-        elif alarm.cause is Cause.CONSUMER_SESSION or has_to_act(group, alarm.member_id):
+        elif alarm.cause is Cause.CONSUMER_SESSION:
             self.members.remove(group, alarm.member_id, at)
+        elif has_to_act(group, alarm.member_id) and not self.members.runs.awaits(group, alarm.member_id):
+            self.members.remove(group, alarm.member_id, at)  # else it did what it had to, and is answered later
 
     def on_time(self, at: Moment) -> None:
         """Assign, and look patterns up, for a while."""
@@ -223,7 +228,7 @@ class ConsumerGroups:
         """A member of the classic protocol joins: a group without members gives its id up. Its offsets stay."""
         group = self.groups.get(group_id)
         if group is not None and not group.subscriptions:
-            self._journal.write_in_parts(recorded.group_tombstones(group))
+            self._journal.write_in_parts(tuple(recorded.group_tombstones(group)))
             self.members.settle_memory()
 
     # Heartbeats.
@@ -314,12 +319,31 @@ class ConsumerGroups:
         before = group.matched.get(found.pattern)
         if before is not None and before.topics == found.topics:
             return
+        if not self._journal.memory.has_room(sum(map(len, found.topics))):
+            self._match(group, found._replace(topics=frozenset()), at)
+            self._warn(found, "they have no room (group.coordinator.memory.bytes)")
+            return
+        try:
+            self._match(group, found, at)
+        except KafkaError:  # the record is larger than a batch
+            self._match(group, found._replace(topics=frozenset()), at)
+            self._warn(found, "they have no room in a batch of the log")
+
+    def _match(self, group: ConsumerGroup, found: Found, at: Moment) -> None:
+        """These are the topics of a pattern. Raises KafkaError: a record of the group is too large."""
+        before = group.matched.get(found.pattern)
         change = self.members.change_of(group)
         change.match(found.pattern, MatchedTopics(found.topics, self.members.known.version, at.wall_ms))
-        change.refresh()
-        if before is not None or found.topics:
+        if change.refresh() or before is not None or found.topics:
             change.raise_epoch()
         self.members.write(change)
+
+    def _warn(self, found: Found, why: str) -> None:
+        logger.warning(
+            "group %s: the pattern %.100r matches %d topics, and %s: it counts as if it matched none. Use a narrower "
+            "one",
+            *(found.group_id, found.pattern, len(found.topics), why),
+        )
 
 
 def _is_same(one: Holding, other: Holding) -> bool:

@@ -108,8 +108,13 @@ class ConsumerMembers:
         change.remove(member_id)
         change.refresh()
         change.raise_epoch()
+        pattern = group.subscriptions[member_id].pattern
         self.write(change)
         self.forget_member(group.group_id, member_id)
+        if self.searches is not None and pattern is not None:
+            left = self.groups.get(group.group_id)
+            if left is None or pattern not in left.patterns:
+                self.searches.forget(group.group_id, pattern)
 
     def refresh(self, group: ConsumerGroup, at: Moment) -> None:
         """Look at the topics of a group again, and assign, if it is time to: for members that cannot ask for it."""

@@ -14,7 +14,7 @@ from tidelog.coordinator.groups.consumer.group import ConsumerGroup
 from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
 from tidelog.coordinator.groups.consumer.member import ConsumerSubscription, CurrentAssignment
 from tidelog.coordinator.groups.consumer_group_records import ClassicMemberMetadata, ClassicMemberProtocol
-from tidelog.coordinator.groups.group import Change, Group
+from tidelog.coordinator.groups.group import DOWNGRADED_MS, Change, Group
 from tidelog.coordinator.groups.group_journal import GroupJournal
 from tidelog.coordinator.groups.member import Member, Protocols
 from tidelog.coordinator.memory import CoordinatorMemory
@@ -141,7 +141,7 @@ def downgraded(group: ConsumerGroup, leaving_id: str, known: KnownTopics, memory
         found.add(member, PROTOCOL_TYPE)
         found.give(member, encoded_assignment(group.target(member_id), known, member.protocols[0][1]))
     found.protocol_name = found.chosen_protocol()
-    found.go(Change.RESTORED, 0)
+    found.go(Change.RESTORED, DOWNGRADED_MS)
     return found
 
 

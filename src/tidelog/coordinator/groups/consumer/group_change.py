@@ -168,7 +168,7 @@ class GroupChange:
         after = reconciled(
             before, self.target_epoch, self._target(member_id), owned=owned, wanted=wanted, is_free=is_free
         )
-        if after is not before:
+        if after != before:
             self._currents[member_id] = after
         return after
 

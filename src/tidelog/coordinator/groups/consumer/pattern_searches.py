@@ -16,7 +16,7 @@ STEP_NAMES_MAX = 500
 
 STATES_MAX = 2_000
 """Of a pattern, and its characters: it may list a hundred topics. Apache Kafka has no such bound."""
-PATTERNS_KEPT = 32
+PATTERNS_KEPT = 16
 
 
 @lru_cache(PATTERNS_KEPT)
@@ -39,11 +39,21 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class _Search:
-    pattern: LinearPattern | None
+    expression: str
     found: set[str]
+    pattern: LinearPattern | None = None  # once its turn has come
+    is_refused: bool = False  # another broker took it: it matches nothing
     names: list[tuple[str, ...]] = field(default_factory=list)  # shared with other searches
     at: int = 0
     matching: Iterator[None] | None = None  # of the name at hand, where that takes long
+
+    def compile(self) -> None:
+        try:
+            self.pattern = topic_pattern(self.expression)
+        except KafkaError:
+            self.is_refused = True
+            self.found.clear()
+            self.names.clear()
 
     def match_next(self) -> bool:
         """Match the next name, or a piece of it. Returns whether it was the last piece."""
@@ -62,14 +72,6 @@ class _Search:
         return False
 
 
-def _begun(pattern: str, found: set[str], names: list[tuple[str, ...]]) -> _Search:
-    """A search. A pattern that another broker took, and that is refused here, matches nothing."""
-    try:
-        return _Search(topic_pattern(pattern), found, names)
-    except KafkaError:
-        return _Search(None, set())
-
-
 class PatternSearches:
     """All searches of one coordinator, one after the other. What is looked up twice at once is looked up once."""
 
@@ -86,7 +88,7 @@ class PatternSearches:
     def search(self, group_id: str, pattern: str) -> None:
         """Look a pattern of a group up in all topics, unless that is under way."""
         if (group_id, pattern) not in self._searches:
-            self._searches[group_id, pattern] = _begun(pattern, set(), [self._all_names()])
+            self._searches[group_id, pattern] = _Search(pattern, set(), names=[self._all_names()])
 
     def look_again(self, group_id: str, pattern: str, matched: Collection[str], changed: tuple[str, ...]) -> None:
         """Some topics were made or deleted.
@@ -96,9 +98,8 @@ class PatternSearches:
         """
         search = self._searches.get((group_id, pattern))
         if search is None:
-            search = self._searches[group_id, pattern] = _begun(pattern, set(matched), [])
-        if search.pattern is not None:
-            search.names.append(changed)
+            search = self._searches[group_id, pattern] = _Search(pattern, set(matched))
+        search.names.append(changed)
 
     def forget(self, group_id: str, pattern: str) -> None:
         """Nobody is subscribed to it any more."""
@@ -110,7 +111,10 @@ class PatternSearches:
         known = self._known
         while self._searches and left > 0:
             (group_id, pattern), search = next(iter(self._searches.items()))
-            if not search.names:
+            if search.pattern is None and not search.is_refused:
+                search.compile()  # a millisecond or a few
+                return
+            if search.is_refused or not search.names:
                 del self._searches[group_id, pattern]
                 yield Found(group_id, pattern, frozenset(filter(known.is_matchable, search.found)))
                 left -= 1
@@ -120,6 +124,7 @@ class PatternSearches:
             elif search.match_next():
                 left -= 1
             else:
+                self._searches[group_id, pattern] = self._searches.pop((group_id, pattern))  # others have their turn
                 return
 
     def _all_names(self) -> tuple[str, ...]:

@@ -138,6 +138,11 @@ class AssignmentRuns:
         self._drop(group.group_id)
         self._runs[group.group_id] = _Run(group, epoch, self._pieces(group, epoch, wanted, known))
 
+    def awaits(self, group: ConsumerGroup, member_id: str) -> bool:
+        """Whether a member is answered once the assignment that is under way is made."""
+        run = self._runs.get(group.group_id)
+        return run is not None and any(one.member_id == member_id for one in run.waiting)
+
     def wait(self, group: ConsumerGroup, waiting: WaitingMember) -> None:
         """Answer a member once the assignment that is under way is made."""
         self._runs[group.group_id].waiting.append(waiting)
