@@ -312,10 +312,7 @@ def _append(
             raise verdict.refusal
         if acks not in (-1, 0, 1):
             raise refusal(Code.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1 (all), 0 or 1")
-        if isinstance(topic, str):
-            partition = node.broker.partition(topic, data.index)
-        else:
-            partition = node.broker.partition_by_id(TopicId(topic), data.index)
+        partition = _partition(node, row)
         if partition.is_internal and not owed.is_admin:
             name = partition.topic_partition.topic
             raise refusal(Code.INVALID_TOPIC_EXCEPTION, f"{name} is written by its coordinators alone")
