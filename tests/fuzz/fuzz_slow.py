@@ -6,7 +6,8 @@ key), the longest requests that it may be sent, and prints the longest step of e
 Requests of every API that a broker serves, whose lists are long: one list of each at first, with values of some kinds;
 then what was slowest is changed and tried again (a longer list, another one beside it, other values, another version).
 What is measured is how much CPU the longest step of the node's event loop takes, as the kernel counts it for that
-thread (`timed_steps/`). The last lines are the slowest requests found.
+thread (`timed_steps/`). The first request of each API and version is not: it loads what answers it, once in the life of
+a node. The last lines are the slowest requests found.
 
 A table and no verdict, because a machine under load has slower steps; `STEP_MS_MAX` beyond which it ends with status 1
 is far above what a step may take.
@@ -42,7 +43,7 @@ from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorRequest
 from tidelog.wire.messages.api_22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.wire.schema import FieldSpec, Layout, WireType, layout_of
 
-STEP_MS_MAX = 250.0
+STEP_MS_MAX = 50.0
 LENGTHS = (1, 300, 3_000, 30_000, 250_000)
 TOPIC = "slow"
 KINDS = ("known", "unknown", "same", "empty")
@@ -325,12 +326,16 @@ def search(seconds: float, seed: int) -> list[Found]:
                 described = client.describe_topic(TOPIC)
             maker, ends = Maker(described.topic_id), time.monotonic() + seconds
             todo, seen = list(first_ones()), set()
+            loaded: set[tuple[ApiKey, int]] = set()
             rng.shuffle(todo)
             while time.monotonic() < ends:
                 candidate = todo.pop() if todo else changed(rng.choice(best).candidate, rng)
                 if candidate in seen:
                     continue
                 seen.add(candidate)
+                if (candidate.key, candidate.version) not in loaded:  # the first request loads its handler, once
+                    loaded.add((candidate.key, candidate.version))
+                    measure(steps, replace(candidate, lengths=()), maker, node.port)
                 found = measure(steps, candidate, maker, node.port)
                 assert node.is_running, f"{candidate}: the node went down\n{node.log[-5_000:]}"
                 if found is None:
@@ -358,7 +363,7 @@ def main() -> None:
     print(f"seed {seed}")
     best = search(seconds, seed)
     for one in best:
-        print(f"{one.step_ms:8.1f} ms  {one.size_bytes:>9} bytes  {one.candidate}")
+        print(f"{one.step_ms:8.1f} ms  {one.size_bytes:>9} bytes  {one.candidate}\n    {one.step}")
     assert best
     assert best[0].step_ms <= STEP_MS_MAX, "a request holds the event loop for too long"
 

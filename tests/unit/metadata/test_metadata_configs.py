@@ -104,6 +104,8 @@ def test_values_are_read(scope: Scope, name: str, text: str, value: ConfigValue)
     [
         ("topic", "retention.sm", "1", "closest is retention.ms"),
         ("broker", "num.partition", "1", "closest is num.partitions"),
+        ("topic", "retention.ms" * 9, "1", "no such topic setting"),
+        ("topic", "", "1", "no such topic setting"),
         ("topic", "log.retention.ms", "1", "broker setting; the topic setting is retention.ms"),
         ("broker", "retention.ms", "1", "it is a topic setting"),
         ("topic", "segment.bytes", "13", "whole number from 14 to 2147483647"),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache
+from itertools import pairwise
 from typing import Any, Literal, TypeVar, cast
 
 from tidelog.base.errors import ConfigError
@@ -435,13 +436,33 @@ def _entry(key: ConfigKey[Any], synonyms: tuple[ConfigSynonym, ...]) -> ConfigEn
 
 
 def _suggestion(scope: Scope, name: str) -> str:
-    from difflib import get_close_matches
-
     for other in TABLE:
         if other != scope and name in TABLE[other]:
             own = TABLE[scope].values()
             behind = [key.name for key in own if any(one.name == name for one in key.synonyms)]
             named = f"; the {scope} setting is {behind[0]}" if scope != "broker" and behind else ""
             return f": it is a {other} setting{named}"
-    closest = get_close_matches(name, TABLE[scope], n=1, cutoff=0)
-    return f"; the closest is {closest[0]}" if closest else ""
+    closest = _closest(scope, name)
+    return f"; the closest is {closest}" if closest else ""
+
+
+SUGGESTED_FOR_LENGTH_MAX = 100
+
+
+def _closest(scope: Scope, name: str) -> str | None:
+    """The setting whose pairs of letters are most alike (Dice): one request may ask for thousands."""
+    if len(name) > SUGGESTED_FOR_LENGTH_MAX:
+        return None
+    wanted = _pairs(name)
+    alike = {known: len(pairs & wanted) / (len(pairs) + len(wanted)) for known, pairs in _pairs_of(scope).items()}
+    closest = max(alike, key=alike.__getitem__)
+    return closest if alike[closest] else None
+
+
+@cache
+def _pairs_of(scope: Scope) -> dict[str, frozenset[str]]:
+    return {name: _pairs(name) for name in TABLE[scope]}
+
+
+def _pairs(name: str) -> frozenset[str]:
+    return frozenset(map("".join, pairwise(name)))
