@@ -15,7 +15,7 @@ PACKAGE = ROOT / "src" / "tidelog"
 # Below io: nothing here may reach for a clock, a random number, a disk, a network or a thread.
 BELOW_IO = {
     "base", "wire", "records", "log", "journal", "metadata",
-    "replica", "quorum", "security", "controller", "coordinator",
+    "replica", "quorum", "share", "security", "controller", "coordinator",
 }  # fmt: skip
 REACHES = {"uuid4", "uuid1", "getrandbits", "token_bytes", "urandom"}
 CLOCKS = {("datetime", "now"), ("datetime", "utcnow"), ("datetime", "today"), ("date", "today")}

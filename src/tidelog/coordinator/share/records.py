@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 from uuid import UUID
 
+from tidelog.wire.messages.api_84_read_share_group_state import RECORD_EPOCH_TAG
 from tidelog.wire.schema import array, field, int8, int16, int32, int64, message, string, struct, uuid
 
 
@@ -37,6 +38,13 @@ class ShareStateBatch:
     last_offset: int = field(int64, doc="The last record, inclusive.")
     delivery_state: int = field(int8, doc="0: available; 2: acknowledged; 4: archived.")
     delivery_count: int = field(int16, doc="How often they were delivered.")
+    leader_epoch: int = field(
+        int32,
+        tag=RECORD_EPOCH_TAG,
+        default=-1,
+        ignorable=True,
+        doc="Of these records in the log of who tells it (a field of ours); -1: not told.",
+    )
 
 
 @message(api_key=ShareRecordType.SNAPSHOT, versions="0", flexible="0+", kind="data")
@@ -55,6 +63,13 @@ class ShareSnapshotValue:
     state_batches: list[ShareStateBatch] = field(
         array(ShareStateBatch), default_factory=list, doc="What differs from being available."
     )
+    start_leader_epoch: int = field(
+        int32,
+        tag=RECORD_EPOCH_TAG,
+        default=-1,
+        ignorable=True,
+        doc="Of the record just before the start offset, in the log of who tells it (a field of ours); -1: not told.",
+    )
 
 
 @message(api_key=ShareRecordType.UPDATE, versions="0", flexible="0+", kind="data")
@@ -68,3 +83,10 @@ class ShareUpdateValue:
         int32, tag=0, default=-1, doc="Records from the start offset on that are done; -1 if it is not known."
     )
     state_batches: list[ShareStateBatch] = field(array(ShareStateBatch), default_factory=list, doc="What has changed.")
+    start_leader_epoch: int = field(
+        int32,
+        tag=RECORD_EPOCH_TAG,
+        default=-1,
+        ignorable=True,
+        doc="Of the record just before the start offset, in the log of who tells it (a field of ours); -1: not told.",
+    )

@@ -6,6 +6,9 @@ from uuid import UUID
 
 from tidelog.wire.schema import array, field, int8, int16, int32, int64, message, string, struct, uuid
 
+RECORD_EPOCH_TAG = 10_000
+"""Of what Kafka does not tell: the leader epoch of the records that a state speaks of."""
+
 DELIVERY_AVAILABLE = 0
 DELIVERY_ACKNOWLEDGED = 2
 DELIVERY_ARCHIVED = 4
@@ -20,6 +23,13 @@ class ReadShareGroupStateBatch:
     last_offset: int = field(int64, doc="The last record, inclusive.")
     delivery_state: int = field(int8, doc="One of the constants above.")
     delivery_count: int = field(int16, doc="How often they were delivered.")
+    leader_epoch: int = field(
+        int32,
+        tag=RECORD_EPOCH_TAG,
+        default=-1,
+        ignorable=True,
+        doc="Of these records in the log of who tells it (a field of ours); -1: not told.",
+    )
 
 
 @struct
@@ -63,6 +73,13 @@ class ReadShareGroupStatePartitionResult:
     )
     state_batches: list[ReadShareGroupStateBatch] = field(
         array(ReadShareGroupStateBatch), default_factory=list, doc="What differs from being available."
+    )
+    start_leader_epoch: int = field(
+        int32,
+        tag=RECORD_EPOCH_TAG,
+        default=-1,
+        ignorable=True,
+        doc="Of the record just before the start offset, in the log of who tells it (a field of ours); -1: not told.",
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from tidelog.wire.messages.api_84_read_share_group_state import RECORD_EPOCH_TAG
 from tidelog.wire.schema import array, field, int8, int16, int32, int64, message, string, struct, uuid
 
 
@@ -18,6 +19,13 @@ class WriteShareGroupStateBatch:
     last_offset: int = field(int64, doc="The last record, inclusive.")
     delivery_state: int = field(int8, doc="0: available; 2: acknowledged; 4: archived.")
     delivery_count: int = field(int16, doc="How often they were delivered.")
+    leader_epoch: int = field(
+        int32,
+        tag=RECORD_EPOCH_TAG,
+        default=-1,
+        ignorable=True,
+        doc="Of these records in the log of who tells it (a field of ours); -1: not told.",
+    )
 
 
 @struct
@@ -37,6 +45,13 @@ class WriteShareGroupStatePartition:
     )
     state_batches: list[WriteShareGroupStateBatch] = field(
         array(WriteShareGroupStateBatch), default_factory=list, doc="What has changed."
+    )
+    start_leader_epoch: int = field(
+        int32,
+        tag=RECORD_EPOCH_TAG,
+        default=-1,
+        ignorable=True,
+        doc="Of the record just before the start offset, in the log of who tells it (a field of ours); -1: not told.",
     )
 
 
