@@ -17,7 +17,8 @@ from support.fixtures.memory_disk import MemoryDisk
 from support.worlds.simulated_quorum import METADATA, Quorum, run_quorum
 from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import CLUSTER_METADATA, BrokerId, LeaderEpoch, Offset
-from tidelog.log.directory import LogDirectory
+from tidelog.log import Log
+from tidelog.log.directory import RECOVERY_POINT_FILE, LogDirectory
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.records import FeatureLevelRecord
 from tidelog.quorum import format_quorum_state
@@ -25,6 +26,7 @@ from tidelog.quorum.values import ReplicaKey, SnapshotId, Voter, VoterSet
 from tidelog.records import ControlType, read_control_record, read_records, split_batches, split_whole_batches
 from tidelog.server.quorum.metadata_log import MetadataLog, encode_decision
 from tidelog.server.quorum.snapshot_scheduler import SnapshotScheduler
+from tidelog.server.storage.checkpoints import Checkpoints
 from tidelog.server.storage.log_dir import LogDir
 from tidelog.server.storage.metadata_files import MetadataFiles, OpenedMetadata
 from tidelog.server.storage.metadata_snapshots import (
@@ -44,6 +46,16 @@ SNAPSHOT_ID = SnapshotId(Offset(4_096), LeaderEpoch(7))
 VOTERS = VoterSet((Voter(ReplicaKey(BrokerId(1), UUID(int=5)), (("CONTROLLER", "host", 9093),)),), version=1)
 RECORDS = tuple(FeatureLevelRecord(name=f"feature-{number}", feature_level=number) for number in range(1, 1_200))
 SMALL = {"metadata.log.max.record.bytes.between.snapshots": "400"}
+
+
+def batches_of(log: Log) -> list[tuple[int, int]]:
+    """The first offset and the leader epoch of each."""
+    data = log.read(log.log_start_offset, size_bytes_max=1 << 20, end_offset=log.log_end_offset).read_all()
+    return [(header.base_offset, header.leader_epoch) for _, header in split_batches(data)]
+
+
+def checkpoints_of(log: Log, disk: MemoryDisk) -> Checkpoints:
+    return Checkpoints(LogDirectory.open(disk, "logs"), {log.topic_partition: log})
 
 
 def snapshot(voters: VoterSet | None = VOTERS) -> Snapshot:
@@ -225,7 +237,8 @@ def test_one_that_came_from_the_leader_meanwhile_stays_the_latest() -> None:
     disk = MemoryDisk()
     snapshots = MetadataSnapshots(DIRECTORY, disk=disk)
     clock = SetClock()
-    log = MetadataLog(open_log(disk), snapshots, clock=clock)
+    held = open_log(disk)
+    log = MetadataLog(held, snapshots, checkpoints_of(held, disk), clock=clock)
     log.append(encode_decision(RECORDS[:3], 0), LeaderEpoch(1))
     loaded = SnapshotId(Offset(9), LeaderEpoch(2))
 
@@ -263,7 +276,7 @@ def test_a_loss_of_power_leaves_no_hole_before_the_segment_that_a_snapshot_begin
     disk, clock = SimulatedDisk(), SetClock()
     snapshots = MetadataSnapshots(DIRECTORY, disk=disk)
     held = open_log(disk)
-    log = MetadataLog(held, snapshots, clock=clock)
+    log = MetadataLog(held, snapshots, checkpoints_of(held, disk), clock=clock)
 
     class AtOnce:
         async def run(self, work: Callable[[], T]) -> T:
@@ -318,7 +331,7 @@ def test_a_log_beside_a_snapshot_is_kept_if_it_has_the_last_record_of_that(
     held = LogDir(directory, UUID(int=1), disk=disk, rng=SeededRng(1))
     files = MetadataFiles(held, disk=disk)
     opened = files.open(now_ms=0)
-    log = MetadataLog(opened.log, opened.snapshots, clock=clock)
+    log = MetadataLog(opened.log, opened.snapshots, opened.checkpoints, clock=clock)
     for leader_epoch, count in written:
         for _ in range(count):
             log.append(encode_decision(RECORDS[:1], 0), LeaderEpoch(leader_epoch))
@@ -364,7 +377,7 @@ def test_a_voter_that_is_killed_while_it_loads_a_snapshot_has_lost_nothing(
     while not is_loaded:
         disk, clock = CutDisk(), SetClock()
         opened = open_metadata(disk)
-        log = MetadataLog(opened.log, opened.snapshots, clock=clock)
+        log = MetadataLog(opened.log, opened.snapshots, opened.checkpoints, clock=clock)
         for _ in range(5):
             log.append(encode_decision(RECORDS[:1], 0), LeaderEpoch(1))
         log.sync(log.log_end_offset)
@@ -397,3 +410,59 @@ def test_a_voter_that_is_killed_while_it_loads_a_snapshot_has_lost_nothing(
 def open_metadata(disk: MemoryDisk) -> OpenedMetadata:
     directory = LogDirectory.open(disk, "logs")
     return MetadataFiles(LogDir(directory, UUID(int=1), disk=disk, rng=SeededRng(1)), disk=disk).open(now_ms=0)
+
+
+@pytest.mark.parametrize("power_seed", range(4))
+def test_what_a_voter_has_after_it_was_killed_survives_a_loss_of_power(power_seed: int) -> None:
+    """What it has counts for a majority. Its log was cut where more of it had been synced, and said so in a file."""
+    opened = open_metadata(MemoryDisk())
+    leader = MetadataLog(opened.log, opened.snapshots, opened.checkpoints, clock=SetClock())
+    for leader_epoch in (1, 1, 1, 2, 2):
+        leader.append(encode_decision(RECORDS[:1], 0), LeaderEpoch(leader_epoch))
+    fetched = bytes(leader.records_from(Offset(3)).read_all())
+    stop_at, is_appended = 1, False
+    while not is_appended:
+        disk, clock = CutDisk(), SetClock()
+        held = LogDir(LogDirectory.open(disk, "logs"), UUID(int=1), disk=disk, rng=SeededRng(1))
+        opened = MetadataFiles(held, disk=disk).open(now_ms=0)
+        log = MetadataLog(opened.log, opened.snapshots, opened.checkpoints, clock=clock)
+        for _ in range(5):
+            log.append(encode_decision(RECORDS[:1], 0), LeaderEpoch(1))
+        log.sync(log.log_end_offset)
+        held.checkpoints.write_recovery_points([])
+        disk.changes, disk.stop_at = 0, stop_at
+        try:
+            log.truncate_to(Offset(3))
+            log.append_fetched(fetched)
+            is_appended = True
+        except KilledError:
+            pass
+        disk.stop_at = None
+        disk.crash()
+        has = batches_of(open_metadata(disk).log)
+        disk.crash()
+        disk.lose_power(Random(100 * stop_at + power_seed))
+        assert batches_of(open_metadata(disk).log)[: len(has)] == has, f"killed at change {stop_at}"
+        stop_at += 1
+    assert stop_at > 5
+
+
+def test_a_log_that_damage_made_shorter_is_not_said_to_be_synced_beyond_its_end() -> None:
+    disk, clock = MemoryDisk(), SetClock()
+    opened = open_metadata(disk)
+    log = MetadataLog(opened.log, opened.snapshots, opened.checkpoints, clock=clock)
+    for _ in range(2):
+        log.append(encode_decision(RECORDS[:1], 0), LeaderEpoch(1))
+    log.sync(Offset(2))
+    size_bytes = len(disk.read_bytes(f"{log.directory}/{0:020}.log"))
+    for _ in range(3):
+        log.append(encode_decision(RECORDS[:1], 0), LeaderEpoch(1))
+    log.sync(Offset(5))
+    opened.checkpoints.write_recovery_points([])
+    disk.crash()
+    damaged = disk.open(f"{log.directory}/{0:020}.log")
+    damaged.truncate(size_bytes)
+    damaged.sync()
+    assert open_metadata(disk).log.log_end_offset == 2
+    disk.crash()
+    assert LogDirectory.open(disk, "logs").read_offsets(RECOVERY_POINT_FILE) == {CLUSTER_METADATA: 2}

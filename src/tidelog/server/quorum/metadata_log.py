@@ -21,6 +21,7 @@ from tidelog.quorum.values import SnapshotId
 from tidelog.records import BatchBuilder, BatchHeader, check_crc, read_control_record, read_records, split_batches
 from tidelog.records.control import ControlRecord
 from tidelog.records.lineage import LeaderEpochLineage
+from tidelog.server.storage.checkpoints import Checkpoints
 from tidelog.server.storage.metadata_snapshots import MetadataSnapshots
 
 READ_SIZE_BYTES_MAX = 1 << 20
@@ -84,11 +85,13 @@ class MetadataLog:
     Args:
         log: open; nobody else writes to it.
         snapshots: beside it.
+        checkpoints: which say up to where it is synced.
     """
 
-    def __init__(self, log: Log, snapshots: MetadataSnapshots, *, clock: Clock) -> None:
+    def __init__(self, log: Log, snapshots: MetadataSnapshots, checkpoints: Checkpoints, *, clock: Clock) -> None:
         self._log = log
         self._snapshots = snapshots
+        self._checkpoints = checkpoints
         self._clock = clock
 
     @property
@@ -182,13 +185,13 @@ class MetadataLog:
 
     def truncate_to(self, end_offset: Offset) -> Offset:
         """Forget what lies there and beyond, synced. Returns the end of the log."""
-        self._log.truncate_to(end_offset)
+        self._checkpoints.truncate(self._log, end_offset)
         self._log.flush()
         return self.log_end_offset
 
     def start_at(self, snapshot: SnapshotId) -> None:
         """Forget everything: a snapshot says it all. The log goes on, empty, behind it, and knows its epoch."""
-        self._log.truncate_fully_and_start_at(snapshot.end_offset)
+        self._checkpoints.start_anew(self._log, snapshot.end_offset)
         self._log.assign_leader_epoch(snapshot.leader_epoch)
         self._log.flush()
 

@@ -67,7 +67,7 @@ class MetadataStorage:
         on_synced: Callable[[Offset], None],
         on_failed: Callable[[Exception], None],
     ) -> None:
-        self.log = MetadataLog(opened.log, opened.snapshots, clock=clock)
+        self.log = MetadataLog(opened.log, opened.snapshots, opened.checkpoints, clock=clock)
         self.snapshots = opened.snapshots
         self.log_lock = asyncio.Lock()
         self.fetched: tuple[int, bytes] | None = None

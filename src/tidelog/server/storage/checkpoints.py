@@ -6,7 +6,7 @@ Kafka: `OffsetCheckpointFile`, as `LogManager` and `ReplicaManager` keep it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from tidelog.base.ids import CLUSTER_METADATA, Offset, TopicPartition
@@ -81,13 +81,21 @@ class Checkpoints:
         """With the log starts: before segments below one are deleted."""
         with self._lock:
             logs = [replica.log for replica in self.kept(replicas)]
-            self._named |= {log.topic_partition for log in logs}
-            self._write_log_starts(logs)
             metadata_log = self._logs.get(CLUSTER_METADATA)
-            if metadata_log is not None:
-                logs.append(metadata_log)
-            self._recovery_points |= {log.topic_partition: log.recovery_point for log in logs}
-            self._directory.write_offsets(RECOVERY_POINT_FILE, self._recovery_points)
+            self._write_recovery_points(logs if metadata_log is None else [*logs, metadata_log])
+
+    def _write_recovery_points(self, logs: Sequence[Log]) -> None:
+        of_partitions = [log for log in logs if log.topic_partition != CLUSTER_METADATA]
+        self._named |= {log.topic_partition for log in of_partitions}
+        self._write_log_starts(of_partitions)
+        self._recovery_points |= {log.topic_partition: log.recovery_point for log in logs}
+        self._directory.write_offsets(RECOVERY_POINT_FILE, self._recovery_points)
+
+    def on_shorter(self, log: Log) -> None:
+        """If a log ends before what was synced of it once, its disk is damaged, and that is known by now: forget it."""
+        with self._lock:
+            if log.recovery_point < self.recovery_point(log.topic_partition):
+                self._write_recovery_points([log])
 
     def note_log_starts(self, logs: Iterable[Log]) -> None:
         """Of logs that were opened here, so that a beginning that is lost is missed; synced when it returns."""
@@ -102,17 +110,25 @@ class Checkpoints:
             self._directory.write_offsets(LOG_START_OFFSET_FILE, every)
             self._log_start_offsets = every
 
+    # Cutting. What is appended next is not synced, though there was a time when that much of the log was: a file that
+    # says so still would have the next start take it for synced. Each raises DiskError: the log is out of use, if its
+    # segments have changed; open it anew.
+
+    def truncate(self, log: Log, end_offset: Offset) -> None:
+        """Let a log forget its end."""
+        with self._lock:
+            log.truncate_to(end_offset)
+            self._write_recovery_points([log])
+
     def start_anew(self, log: Log, offset: Offset) -> None:
         """Let a log forget everything and go on at an offset. Until it does nobody knows where it starts: at no moment
         is that noted to be below its first segment.
-
-        Raises:
-            DiskError: the log is out of use, if its segments have changed; open it anew.
         """
         with self._lock:
             if self._log_start_offsets.pop(log.topic_partition, None) is not None:
                 self._directory.write_offsets(LOG_START_OFFSET_FILE, self._log_start_offsets)
             log.truncate_fully_and_start_at(offset)
+            self._write_recovery_points([log])
 
     def adopt(self, topic_partition: TopicPartition, former: Checkpoints, copy_start_offset: Offset) -> None:
         """Say of a copy what is said of its log in the directory where it was before; synced when it returns.

@@ -23,6 +23,7 @@ from tidelog.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, fil
 from tidelog.quorum import QuorumLog, QuorumState, format_quorum_state, parse_quorum_state
 from tidelog.quorum.state_file import NOTHING_VOTED
 from tidelog.server.storage.bootstrap_file import read_bootstrap_levels
+from tidelog.server.storage.checkpoints import Checkpoints
 from tidelog.server.storage.log_dir import LogDir
 from tidelog.server.storage.metadata_snapshots import MetadataSnapshots, Snapshot
 
@@ -45,6 +46,7 @@ class OpenedMetadata(NamedTuple):
         snapshot: of everything below the log start, or further on; None where the log starts at 0 and there is none.
         state: what this voter must not forget, and whether it lost that, or its log, and has yet to recover.
         directory_id: by which the voters tell this log from another of the same node (KIP-853).
+        checkpoints: of the directory that the log lies in.
     """
 
     log: Log
@@ -52,6 +54,7 @@ class OpenedMetadata(NamedTuple):
     snapshot: Snapshot | None
     state: QuorumState
     directory_id: UUID
+    checkpoints: Checkpoints
 
 
 class MetadataFiles:
@@ -91,12 +94,15 @@ class MetadataFiles:
             snapshots.look()
             snapshot = self._read_latest(snapshots, log)
             self._resolve_start(log, snapshots, snapshot)
+            self._directory.checkpoints.on_shorter(log)
             log.flush()  # what a process that was killed had written may not have been synced; from now on it counts
         except CorruptLogError:
             del self._directory.logs[CLUSTER_METADATA]
             log.release()
             raise
-        return OpenedMetadata(log, snapshots, snapshot, state, self._directory.directory_id)
+        return OpenedMetadata(
+            log, snapshots, snapshot, state, self._directory.directory_id, self._directory.checkpoints
+        )
 
     def _resolve_state(self, *, has_run: bool) -> QuorumState:
         """What the voter must not forget, with the mark of a loss if something of it, or the log, is not there.
@@ -167,7 +173,7 @@ class MetadataFiles:
         snapshot_id = snapshot.snapshot_id
         if not QuorumLog(log.log_start_offset, log.log_end_offset, log.lineage).continues(snapshot_id):
             logger.info("%s: the log starts anew behind the snapshot up to %d", log.directory, snapshot_id.end_offset)
-            log.truncate_fully_and_start_at(snapshot_id.end_offset)
+            self._directory.checkpoints.start_anew(log, snapshot_id.end_offset)
             log.assign_leader_epoch(snapshot_id.leader_epoch)
         log.advance_log_start_offset(max(log.log_start_offset, snapshots.ids[0].end_offset))
 

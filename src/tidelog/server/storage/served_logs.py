@@ -119,5 +119,4 @@ def _truncate(log_dir: LogDir, partition: Replica, truncation: Truncation) -> No
     if truncation.starts_anew:
         log_dir.checkpoints.start_anew(log, truncation.end_offset)
     else:
-        log.truncate_to(truncation.end_offset)
-    log_dir.checkpoints.write_recovery_points([partition])
+        log_dir.checkpoints.truncate(log, truncation.end_offset)
