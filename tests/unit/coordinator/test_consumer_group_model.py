@@ -263,7 +263,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
                     assert all(group.owner(topic, one) == member_id for one in partitions)
                     assert all(0 < epoch <= group.target_epoch for epoch in partitions.values())
         assert set(group.targets) <= set(group.subscriptions)
-        assert set(group.matched) <= group.patterns
+        assert set(group.matched) <= set(group.patterns)
         assert len(group.subscriptions) <= self.size_max
 
     @invariant()
@@ -305,7 +305,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         assert group.state is ConsumerGroupState.STABLE, group.canonical()
         wanted: Partitions = set()
         image = self.world.image
-        for name in group.topics() & set(image.topics_by_name):
+        for name in group.topics.keys() & image.topics_by_name.keys():
             topic = image.topics_by_name[name]
             wanted |= {(topic.topic_id, one) for one in range(len(topic.partitions))}
         members = [one for one in self.clients if one.member_id in group.subscriptions]

@@ -99,7 +99,7 @@ def _expired(
             since_ms = group.state_timestamp_ms
     consumer_group = journal.state.consumer_groups.get(group_id)
     if consumer_group is not None:
-        topics = {name: found for name, found in topics.items() if not consumer_group.reads(name)}
+        topics = {name: found for name, found in topics.items() if name not in consumer_group.topics}
     looked_at = 0
     expired = []
     for name, positions in topics.items():

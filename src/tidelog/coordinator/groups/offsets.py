@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
 
 from tidelog.base.errors import Code, refusal
 from tidelog.coordinator.groups import rebalance
@@ -201,9 +201,9 @@ def on_offset_delete(
         raise refusal(
             Code.NON_EMPTY_GROUP, f"group {group_id!r} has members of type {group.protocol_type!r}: stop them first"
         )
-    wanted = frozenset() if group is None else group.wanted_topics()
+    wanted: Container[str] | None = frozenset() if group is None else group.wanted_topics()
     if consumer_group is not None:
-        wanted = consumer_group.topics()
+        wanted = consumer_group.topics
     records: list[KeyValue] = []
     topics = []
     for topic in request.topics:

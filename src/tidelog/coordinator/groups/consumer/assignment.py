@@ -40,6 +40,24 @@ Members = Mapping[str, AssignableMember]
 Pieces = Generator[None, None, R]
 """Work that takes long: each step is a piece of about `PIECE` elements, and its end the result."""
 
+
+class Pace:
+    """Says when a piece of work is done."""
+
+    __slots__ = ("_done",)
+
+    def __init__(self) -> None:
+        self._done = 0
+
+    def counts(self, elements: int) -> bool:
+        """So many elements more were looked at. Returns whether it is others' turn."""
+        self._done += elements
+        if self._done < PIECE:
+            return False
+        self._done = 0
+        return True
+
+
 Assignor = Callable[[Members, Mapping[TopicId, int]], Pieces[dict[str, Assignment]]]
 """From the members and the number of partitions of each topic to what each member is to read.
 

@@ -130,12 +130,14 @@ class ConsumerMembers:
     def may_differ(self, group: ConsumerGroup) -> bool:
         """Whether a topic that a group reads may have changed since its hash was taken."""
         known = self.known
-        return group.seen_version != known.version and known.may_differ(group.topics(), group.seen_version)
+        return group.seen_version != known.version and known.may_differ(group.topics, group.seen_version)
 
     def _assign_if_small(self, change: GroupChange, at: Moment) -> bool:
         """Make a target assignment, if it is time to. Returns False where that takes long, and is to be begun."""
         if not change.is_assignment_due(at.wall_ms):
             return True
+        if change.names_count > AT_ONCE_MAX:
+            return False
         wanted = change.assignment_input()
         if wanted.weight(self.known) > AT_ONCE_MAX:
             return False
@@ -251,6 +253,9 @@ class ConsumerMembers:
                 f"group {change.group.group_id!r}: a member wants or gets more than a batch of "
                 f"{journal.batch_size_bytes_max} bytes holds",
             )
+        group = self.groups.get(change.group.group_id)
+        if group is not None:
+            change.note_hash(group)
         self.settle_memory()
 
     def _drop_classic(self, group_id: str, at: Moment) -> None:

@@ -11,6 +11,7 @@ from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups import rebalance
 from tidelog.coordinator.groups.consumer.assignment import Assignment
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup
+from tidelog.coordinator.groups.consumer.heartbeat_checks import TOPIC_NAMES_MAX
 from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
 from tidelog.coordinator.groups.consumer.member import ConsumerSubscription, CurrentAssignment
 from tidelog.coordinator.groups.consumer_group_records import ClassicMemberMetadata, ClassicMemberProtocol
@@ -34,18 +35,21 @@ def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
     """What a classic member wants.
 
     Raises:
-        MalformedMessageError: it speaks another protocol than that of consumers.
+        MalformedMessageError: it speaks another protocol than that of consumers, or names too many topics.
     """
     version = int.from_bytes(metadata[:VERSION_SIZE_BYTES], signed=True)
     if len(metadata) < VERSION_SIZE_BYTES or version < 0:
         raise MalformedMessageError("the metadata of a member hold no version")
-    return decode(
+    wanted = decode(
         ConsumerProtocolSubscription,
         metadata,
         min(version, VERSION_MAX),
         VERSION_SIZE_BYTES,
         ignores_trailing_bytes=True,
     )
+    if len(wanted.topics) > TOPIC_NAMES_MAX:
+        raise MalformedMessageError(f"a member names {len(wanted.topics)} topics, and may name {TOPIC_NAMES_MAX}")
+    return wanted
 
 
 def classic_subscription(
@@ -110,7 +114,7 @@ def upgraded(group: Group, known: KnownTopics) -> ConsumerGroup | None:
             found.set_current(member.member_id, CurrentAssignment(generation, generation, assigned=part))
     except MalformedMessageError:
         return None
-    found.set_epoch(generation, known.hash_of(found.topics()))
+    found.set_epoch(generation, known.hash_of(found.topics).recorded)
     found.set_target_epoch(generation, None)
     return found
 

@@ -86,7 +86,7 @@ def viewed(group: ConsumerGroup, known: KnownTopics | None, assignors: tuple[str
         state=group.state.value,
         epoch=group.epoch or 0,
         target_epoch=group.target_epoch,
-        assignor=preferred_assignor(group.subscriptions, assignors),
+        assignor=preferred_assignor(group.votes, assignors),
         subscriptions=dict(group.subscriptions),
         currents=dict(group.currents),
         targets=dict(group.targets),

@@ -20,6 +20,7 @@ from typing import TypeVar
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups.consumer.assignment import NOTHING, Assignment
+from tidelog.coordinator.groups.consumer.known_topics import TopicsHash
 from tidelog.coordinator.groups.consumer.member import (
     NEW_MEMBER,
     ConsumerSubscription,
@@ -66,7 +67,9 @@ class ConsumerGroup:
         target_epoch: the group epoch that the target assignment was made for.
         assigned_at_ms: when the target assignment was made, by the wall clock; None if never.
         static_members: the id of the member of each instance id.
+        topics_hash: of the topics that it reads; None until it is taken. Not recorded.
         seen_version: of the metadata in which its topics were looked at last. Not recorded.
+        votes: how many members ask for each assignor, or for none.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -80,10 +83,12 @@ class ConsumerGroup:
         self.targets: dict[str, Assignment] = {}
         self.currents: dict[str, CurrentAssignment] = {}
         self.matched: dict[str, MatchedTopics] = {}
+        self.topics_hash: TopicsHash | None = None
         self.seen_version = -1
+        self.votes: Counter[str | None] = Counter()
         self.size_bytes = GROUP_BYTES + 2 * len(group_id)
         self._owners: dict[TopicId, dict[int, str]] = {}
-        self._names: Counter[str] = Counter()
+        self._topics: Counter[str] = Counter()  # how many members and patterns name each
         self._patterns: Counter[str] = Counter()
         self._wanted: Counter[Wanted] = Counter()
 
@@ -109,9 +114,14 @@ class ConsumerGroup:
         return ConsumerGroupState.STABLE
 
     @property
-    def patterns(self) -> frozenset[str]:
-        """Those that members are subscribed to."""
-        return frozenset(self._patterns)
+    def patterns(self) -> Counter[str]:
+        """Those that members are subscribed to, and how many are. Nobody changes it."""
+        return self._patterns
+
+    def matched_topics(self, pattern: str) -> frozenset[str]:
+        """The topics that match a pattern, as far as that is known."""
+        matched = self.matched.get(pattern)
+        return frozenset() if matched is None else matched.topics
 
     @property
     def has_patterns(self) -> bool:
@@ -145,16 +155,10 @@ class ConsumerGroup:
         """The member that has a partition, be it to give it up."""
         return self._owners.get(topic, {}).get(partition)
 
-    def reads(self, topic: str) -> bool:
-        """Whether a member is subscribed to a topic, be it by a pattern."""
-        if topic in self._names:
-            return True
-        return any(topic in self.matched[one].topics for one in self._patterns if one in self.matched)
-
-    def topics(self) -> frozenset[str]:
-        """All that members are subscribed to."""
-        matched = (self.matched[one].topics for one in self._patterns if one in self.matched)
-        return frozenset(self._names).union(*matched)
+    @property
+    def topics(self) -> Mapping[str, int]:
+        """All that members are subscribed to, be it by a pattern, and how many members and patterns name it."""
+        return self._topics
 
     def topics_of(self, subscription: ConsumerSubscription) -> frozenset[str]:
         """What one is subscribed to."""
@@ -177,24 +181,40 @@ class ConsumerGroup:
     def set_subscription(self, member_id: str, subscription: ConsumerSubscription | None) -> None:
         """A member; None for a tombstone."""
         old = self.subscriptions.pop(member_id, None) if subscription is None else self.subscriptions.get(member_id)
+        if old is None or subscription is None or old.wanted != subscription.wanted:
+            self._want(None if old is None else old.wanted, None if subscription is None else subscription.wanted)
         if old is not None:
             self.size_bytes -= old.size_bytes + 2 * len(member_id)
-            _take(self._names, old.topic_names)
-            _take(self._wanted, (old.wanted,))
-            if old.pattern is not None:
-                _take(self._patterns, (old.pattern,))
+            _take(self.votes, (old.assignor,))
             if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
                 del self.static_members[old.instance_id]
         if subscription is None:
             return
         self.subscriptions[member_id] = subscription
         self.size_bytes += subscription.size_bytes + 2 * len(member_id)
-        self._names.update(subscription.topic_names)
-        self._wanted[subscription.wanted] += 1
-        if subscription.pattern is not None:
-            self._patterns[subscription.pattern] += 1
+        self.votes[subscription.assignor] += 1
         if subscription.instance_id is not None:
             self.static_members[subscription.instance_id] = member_id
+
+    def _want(self, old: Wanted | None, new: Wanted | None) -> None:
+        """A member is subscribed to something else; what both want goes on being there all along."""
+        if new is not None:
+            names, pattern = new
+            self._topics.update(names)
+            self._wanted[new] += 1
+            if pattern is not None:
+                if pattern not in self._patterns and pattern in self.matched:
+                    self._topics.update(self.matched[pattern].topics)
+                self._patterns[pattern] += 1
+        if old is not None:
+            names, pattern = old
+            _take(self._topics, names)
+            _take(self._wanted, (old,))
+            if pattern is not None:
+                _take(self._patterns, (pattern,))
+                if pattern not in self._patterns and pattern in self.matched:
+                    _take(self._topics, self.matched[pattern].topics)
+        self.topics_hash = None
 
     def set_target(self, member_id: str, target: Assignment | None) -> None:
         """What a member is to have; None for a tombstone."""
@@ -232,6 +252,10 @@ class ConsumerGroup:
         if matched is not None:
             self.matched[pattern] = matched
             self.size_bytes += len(pattern) + 60 * len(matched.topics)
+        if pattern in self._patterns:
+            self._topics.update(() if matched is None else matched.topics)
+            _take(self._topics, () if old is None else old.topics)
+            self.topics_hash = None
 
     def clone(self) -> ConsumerGroup:
         """A copy down to the values, which nobody changes."""
@@ -246,6 +270,7 @@ class ConsumerGroup:
             copy.set_current(member_id, current)
         for pattern, matched in self.matched.items():
             copy.set_matched(pattern, matched)
+        copy.topics_hash = self.topics_hash
         copy.seen_version = self.seen_version
         return copy
 
@@ -258,6 +283,8 @@ class ConsumerGroup:
             "currents": self.currents,
             "matched": self.matched,
             "owners": self._owners,
+            "topics": self._topics,
+            "votes": self.votes,
             "size_bytes": self.size_bytes,
         }
 

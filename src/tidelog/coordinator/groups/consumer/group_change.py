@@ -6,14 +6,14 @@ Kafka: `TargetAssignmentBuilder`, and the records that `GroupMetadataManager` co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups.consumer import recorded
 from tidelog.coordinator.groups.consumer.assignment import Assignment, finished
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup, MatchedTopics
-from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
+from tidelog.coordinator.groups.consumer.known_topics import KnownTopics, TopicsHash
 from tidelog.coordinator.groups.consumer.member import (
     NEW_MEMBER,
     NOTHING_HELD,
@@ -44,6 +44,7 @@ class GroupChange:
         self._known = known
         self._settings = settings
         self._assigned_at_ms: int | None = None
+        self._topics_hash: TopicsHash | None = None
         self._subscriptions: dict[str, ConsumerSubscription | None] = {}
         self._targets: dict[str, Assignment] = {}
         self._currents: dict[str, CurrentAssignment] = {}
@@ -53,11 +54,13 @@ class GroupChange:
 
     def members(self) -> dict[str, ConsumerSubscription]:
         """All of them."""
-        return {
-            member_id: one
-            for member_id, one in {**self.group.subscriptions, **self._subscriptions}.items()
-            if one is not None
-        }
+        members = dict(self.group.subscriptions)
+        for member_id, one in self._subscriptions.items():
+            if one is None:
+                members.pop(member_id, None)
+            else:
+                members[member_id] = one
+        return members
 
     def current(self, member_id: str) -> CurrentAssignment:
         """What a member has."""
@@ -105,12 +108,48 @@ class GroupChange:
         self._matched[pattern] = matched
 
     def refresh(self) -> bool:
-        """Take the hash of the topics that the group reads. Returns whether it differs."""
-        topics = self._topics_of()
-        metadata_hash = self._known.hash_of(frozenset().union(*topics.values()))
-        is_other = metadata_hash != self.metadata_hash
-        self.metadata_hash = metadata_hash
-        return is_other
+        """Take the hash of the topics that the group reads. Returns whether it differs.
+
+        Topics are looked at that have changed, or that nobody read before, or that nobody will read; all of them the
+        first time only.
+        """
+        group, known = self.group, self._known
+        if group.topics_hash is None or group.topics_hash.version != known.version:
+            group.topics_hash = known.hash_now(group.topics_hash, group.topics) or known.hash_of(group.topics)
+        self._topics_hash = known.hash_with(group.topics_hash, *self._other_topics())
+        before = self.metadata_hash
+        self.metadata_hash = self._topics_hash.recorded
+        return self.metadata_hash != before
+
+    def _other_topics(self) -> tuple[Iterable[str], Iterable[str]]:
+        """The topics that the group will read, and those that it will not read any more."""
+        group = self.group
+        added: Counter[str] = Counter()
+        removed: Counter[str] = Counter()
+        patterns: Counter[str] = Counter()
+        for member_id, new in self._subscriptions.items():
+            old = group.subscriptions.get(member_id)
+            for one, names, sign in ((old, removed, -1), (new, added, 1)):
+                if one is not None and (old is None or new is None or old.topic_names != new.topic_names):
+                    names.update(one.topic_names)
+                if one is not None and one.pattern is not None:
+                    patterns[one.pattern] += sign
+        for pattern in {*patterns, *self._matched}:
+            count = group.patterns[pattern]
+            before = group.matched_topics(pattern) if count else frozenset()
+            after = self._matched_topics(pattern) if count + patterns[pattern] else frozenset()
+            if before is not after:
+                added.update(after)
+                removed.update(before)
+        topics = group.topics
+        return added.keys() - topics.keys(), [
+            name for name, count in removed.items() if name not in added and topics[name] == count
+        ]
+
+    def note_hash(self, group: ConsumerGroup) -> None:
+        """It was written, and this is the group now: the next change begins from its hash."""
+        if self._topics_hash is not None:
+            group.topics_hash = self._topics_hash
 
     @property
     def is_raised(self) -> bool:
@@ -121,9 +160,15 @@ class GroupChange:
         """A new target assignment is wanted."""
         self.epoch += 1
 
-    def assignor(self, members: Mapping[str, ConsumerSubscription] | None = None) -> str:
+    def assignor(self) -> str:
         """The assignor that makes the next target assignment."""
-        return preferred_assignor(self.members() if members is None else members, self._settings.assignors)
+        votes = self.group.votes.copy()
+        for member_id, new in self._subscriptions.items():
+            old = self.group.subscriptions.get(member_id)
+            for one, more in ((old, -1), (new, 1)):
+                if one is not None:
+                    votes[one.assignor] += more
+        return preferred_assignor(votes, self._settings.assignors)
 
     # Assignments.
 
@@ -136,13 +181,22 @@ class GroupChange:
 
     def assignment_input(self) -> AssignmentInput:
         """What the next target assignment is made from."""
-        members = self.members()
         return AssignmentInput(
-            subscriptions=members,
+            subscriptions=self.members(),
             targets={**self.group.targets, **self._targets},
-            topics_of=self._topics_of(),
-            assignor=self.assignor(members),
+            wanted=self._wanted(),
+            matched={**self.group.matched, **self._matched},
+            assignor=self.assignor(),
         )
+
+    @property
+    def names_count(self) -> int:
+        """About how many members and names of topics an assignment begins from; it costs nothing to ask."""
+        count = len(self.group.subscriptions) + len(self.group.topics)
+        for one in self._subscriptions.values():
+            if one is not None:
+                count += 1 + len(one.topic_names)
+        return count
 
     def assign(self, wanted: AssignmentInput, wall_ms: int) -> None:
         """Make the target assignment for the group epoch, at once."""
@@ -202,8 +256,8 @@ class GroupChange:
         """What the members have whose assignments change."""
         return self._currents
 
-    def _topics_of(self) -> dict[Wanted, frozenset[str]]:
-        """The names of the topics of each subscription that some member has."""
+    def _wanted(self) -> list[Wanted]:
+        """Each subscription that some member has."""
         wanted = self.group.wanted()
         for member_id, subscription in self._subscriptions.items():
             old = self.group.subscriptions.get(member_id)
@@ -211,7 +265,7 @@ class GroupChange:
                 wanted[old.wanted] -= 1
             if subscription is not None:
                 wanted[subscription.wanted] += 1
-        return {one: frozenset(one[0]) | self._matched_topics(one[1]) for one, count in wanted.items() if count}
+        return [one for one, count in wanted.items() if count]
 
     def _target(self, member_id: str) -> Assignment:
         found = self._targets.get(member_id)
@@ -220,11 +274,10 @@ class GroupChange:
     def _matched_topics(self, pattern: str | None) -> frozenset[str]:
         if pattern is None:
             return frozenset()
-        matched = self._matched.get(pattern) or self.group.matched.get(pattern)
-        return frozenset() if matched is None else matched.topics
+        matched = self._matched.get(pattern)
+        return self.group.matched_topics(pattern) if matched is None else matched.topics
 
 
-def preferred_assignor(members: Mapping[str, ConsumerSubscription], assignors: tuple[str, ...]) -> str:
+def preferred_assignor(votes: Counter[str | None], assignors: tuple[str, ...]) -> str:
     """The assignor that most members ask for; among equals, and where none does, the one that stands first."""
-    votes = Counter(one.assignor for one in members.values())
     return max(assignors, key=lambda name: votes[name])

@@ -23,6 +23,9 @@ from tidelog.wire.messages.api_68_consumer_group_heartbeat import (
 CLIENT_MAKES_MEMBER_ID_SINCE = 1
 """The version of ConsumerGroupHeartbeat from which on a client makes its own member id (KIP-1082)."""
 
+TOPIC_NAMES_MAX = 10_000
+"""That one member may name: what is done with them in one step takes a few milliseconds. Kafka has no such bound."""
+
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, api_version: int, settings: ConsumerGroupSettings) -> None:
     """Return if the request makes sense.
@@ -58,6 +61,11 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, api_version: int, se
             Code.UNSUPPORTED_ASSIGNOR,
             f"there is no assignor {request.server_assignor!r} here, but {', '.join(settings.assignors)} "
             "(group.consumer.assignors)",
+        )
+    if len(request.subscribed_topic_names or ()) > TOPIC_NAMES_MAX:
+        raise _invalid(
+            f"a member names {len(request.subscribed_topic_names or ())} topics, and may name {TOPIC_NAMES_MAX}: "
+            "subscribe to a pattern, or divide the topics between groups"
         )
     pattern = request.subscribed_topic_regex
     if pattern:

@@ -13,19 +13,21 @@ above that of its targets, and the next leader assigns anew.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups.consumer import recorded
 from tidelog.coordinator.groups.consumer.assignment import (
     PIECE,
     AssignableMember,
     Assignment,
     Assignor,
+    Pace,
     Pieces,
 )
-from tidelog.coordinator.groups.consumer.group import ConsumerGroup
+from tidelog.coordinator.groups.consumer.group import ConsumerGroup, MatchedTopics
 from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
 from tidelog.coordinator.groups.consumer.member import ConsumerSubscription, CurrentAssignment, Wanted
 from tidelog.coordinator.groups.consumer.range_assignor import range_
@@ -49,34 +51,48 @@ class AssignmentInput:
     Attributes:
         subscriptions: of the members.
         targets: that they have.
-        topics_of: the names of the topics of each subscription.
+        wanted: what they are subscribed to, each once.
+        matched: the topics of patterns.
     """
 
     subscriptions: Mapping[str, ConsumerSubscription]
     targets: Mapping[str, Assignment]
-    topics_of: Mapping[Wanted, frozenset[str]]
+    wanted: Sequence[Wanted]
+    matched: Mapping[str, MatchedTopics]
     assignor: str
 
     def weight(self, known: KnownTopics) -> int:
         """About how much work it is: the members, and the partitions of their topics."""
-        topics = known.ids(frozenset().union(*self.topics_of.values()))
+        topics = known.ids(frozenset().union(*map(self._names_of, self.wanted)))
         return len(self.subscriptions) + sum(map(known.partition_count, topics))
 
     def assigned(self, known: KnownTopics) -> Pieces[dict[str, Assignment]]:
         """What each member is to read."""
-        ids = {wanted: known.ids(names) for wanted, names in self.topics_of.items()}
-        counts = {topic: known.partition_count(topic) for topic in frozenset().union(*ids.values())}
+        ids: dict[Wanted, frozenset[TopicId]] = {}
+        counts: dict[TopicId, int] = {}
+        pace = Pace()
+        for wanted in self.wanted:
+            found = yield from known.ids_in_pieces(self._names_of(wanted), pace)
+            ids[wanted] = found
+            for topic in found - counts.keys():
+                counts[topic] = known.partition_count(topic)
+                if pace.counts(1):
+                    yield
         assignable: dict[str, AssignableMember] = {}
         nothing: Assignment = {}
-        work = 0
         for member_id, one in self.subscriptions.items():
             topics = ids[one.wanted]
             assignable[member_id] = AssignableMember(topics, self.targets.get(member_id, nothing), one.instance_id)
-            work += 2 + len(one.topic_names) // 8
-            if work >= PIECE:
-                work = 0
+            if pace.counts(2 + len(one.topic_names) // 8):
                 yield
         return (yield from ASSIGNORS[self.assignor](assignable, counts))
+
+    def _names_of(self, wanted: Wanted) -> Collection[str]:
+        names, pattern = wanted
+        matched = self.matched.get(pattern) if pattern is not None else None
+        if matched is None:
+            return names
+        return matched.topics.union(names) if names else matched.topics
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,98 @@
+"""Consumer groups with many topics and members: how much is done in one step, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.executed_lines import executed_lines
+from support.fixtures.coordinated_consumers import Consumers
+from tidelog.base.errors import Code
+from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.consumer.heartbeat_checks import TOPIC_NAMES_MAX
+from tidelog.coordinator.groups.consumer.known_topics import CHANGED_MAX, KnownTopics
+from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
+from tidelog.journal import RequestId
+
+AT_ONCE = GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=0))
+REQUEST_LINES_MAX = 5_000
+PIECE_LINES_MAX = 20_000
+"""Each is a millisecond or a few."""
+
+
+def named(count: int) -> list[str]:
+    return [f"topic-{number:05d}" for number in range(count)]
+
+
+def known_of(world: Consumers) -> KnownTopics:
+    return world.consumers.members.known
+
+
+def join(world: Consumers, member_id: str, topics: list[str]) -> RequestId:
+    return world.beat(member_id, 0, topics=topics, owned={}, rebalance_ms=60_000)
+
+
+def longest_piece(world: Consumers) -> int:
+    """In lines: of what is done in pieces because of requests."""
+
+    def piece() -> None:
+        world.coordinator.on_time(now_ms=world.now_ms, wall_ms=world.wall_ms)
+        world.drive()
+
+    longest = 0
+    while world.coordinator.next_deadline_ms() == 0:
+        longest = max(longest, executed_lines(piece))
+    return longest
+
+
+def test_who_joins_a_group_that_reads_many_topics_has_those_looked_at_that_are_new() -> None:
+    world = Consumers(AT_ONCE, topics={"t": 1, "u": 1})
+    join(world, "a", named(TOPIC_NAMES_MAX))
+    assert executed_lines(lambda: join(world, "b", ["t"])) < REQUEST_LINES_MAX
+    assert longest_piece(world) < PIECE_LINES_MAX
+    world.make(u=2)
+    assert executed_lines(lambda: join(world, "b", ["t", "u"])) < REQUEST_LINES_MAX
+    assert longest_piece(world) < PIECE_LINES_MAX
+    assert world.group.target_epoch == world.group.epoch
+
+
+def test_the_hash_of_the_topics_of_a_group_follows_members_patterns_and_topics() -> None:
+    world = Consumers(AT_ONCE, topics={"t": 1, "u": 1, "v": 1})
+
+    def check() -> None:
+        world.pass_ms(0)
+        assert world.group.metadata_hash == known_of(world).hash_of(world.group.topics).recorded
+        hash_now = world.group.topics_hash
+        assert hash_now is None or hash_now.recorded == world.group.metadata_hash
+
+    world.enter("a", topics=("t", "u"))
+    check()
+    world.enter("b", topics=("t",), pattern="[uv]")
+    check()
+    world.make(v=3, w=1)
+    world.enter("a", topics=("t", "u"))
+    check()
+    world.delete("u")
+    world.make(u=2)
+    world.enter("a", topics=("t", "u"))
+    check()
+    world.heard(world.beat("b", -1))
+    check()
+    for _ in range(CHANGED_MAX + 1):
+        world.tell("t")
+    world.topics["t"] = 2
+    world.tell("t")
+    world.enter("a")
+    check()
+    assert set(world.group.topics) == {"t"}
+
+
+@pytest.mark.parametrize("count", [TOPIC_NAMES_MAX, TOPIC_NAMES_MAX + 1])
+def test_a_member_may_name_so_many_topics(count: int) -> None:
+    world = Consumers(AT_ONCE)
+    request = world.beat("a", 0, topics=named(count), owned={}, rebalance_ms=1)
+    world.pass_ms(0)
+    if count <= TOPIC_NAMES_MAX:
+        world.heard(request)
+    else:
+        assert world.refused(request) == Code.INVALID_REQUEST
+        assert not world.consumers.groups
