@@ -23,9 +23,7 @@ from tidelog.coordinator.groups import GroupCoordinator, GroupSettings
 from tidelog.coordinator.groups.consumer import (
     assignment,
     consumer_members,
-    range_assignor,
     target_assignments,
-    uniform_assignor,
 )
 from tidelog.coordinator.groups.consumer.group import ConsumerGroupState
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
@@ -81,7 +79,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         if in_pieces:
             self.patch.setattr(consumer_members, "AT_ONCE_MAX", 0)
-            for module in (assignment, target_assignments, uniform_assignor, range_assignor):
+            for module in (assignment, target_assignments):
                 self.patch.setattr(module, "PIECE", 1)
         self.in_pieces = in_pieces
         self.readers: dict[tuple[TopicId, int, int], str] = {}

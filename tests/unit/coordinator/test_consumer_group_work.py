@@ -96,3 +96,28 @@ def test_a_member_may_name_so_many_topics(count: int) -> None:
     else:
         assert world.refused(request) == Code.INVALID_REQUEST
         assert not world.consumers.groups
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_a_piece_of_an_assignment_is_as_much_as_fits_in_it_however_small_the_topics(assignor: str) -> None:
+    names = named(3_000)
+    world = Consumers(AT_ONCE, topics=dict.fromkeys(names, 1))
+    for member_id, topics in (("a", names), ("b", names[1:]), ("c", names[2:])):
+        world.beat(member_id, 0, topics=topics, owned={}, rebalance_ms=60_000, assignor=assignor)
+        pieces = 0
+        while world.coordinator.next_deadline_ms() == 0:
+            world.coordinator.on_time(now_ms=world.now_ms, wall_ms=world.wall_ms)
+            world.drive()
+            pieces += 1
+        assert 5 < pieces < 150
+
+
+def test_the_assignment_of_a_small_group_does_not_wait_for_that_of_a_large_one() -> None:
+    names = named(5_000)
+    world = Consumers(AT_ONCE, topics=dict.fromkeys(names, 4))
+    large = world.beat("a", 0, group_id="large", topics=names, owned={}, rebalance_ms=60_000)
+    small = world.beat("b", 0, group_id="small", topics=names[:200], owned={}, rebalance_ms=60_000)
+    while small not in world.answers:
+        world.coordinator.on_time(now_ms=world.now_ms, wall_ms=world.wall_ms)
+        world.drive()
+    assert large not in world.answers

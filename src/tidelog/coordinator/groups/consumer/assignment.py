@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
+from heapq import merge
+from operator import attrgetter
 from typing import TypeVar
 
 from tidelog.base.ids import TopicId
@@ -86,35 +88,65 @@ def intersects(one: Assignment, other: Assignment) -> bool:
     return any(not partitions.isdisjoint(other.get(topic, ())) for topic, partitions in one.items())
 
 
-def assigned_parts(ids: list[str], owners: Mapping[TopicId, list[int]]) -> Pieces[dict[str, Assignment]]:
-    """What an assignor made of it: from the index of the owner of each partition of each topic."""
-    parts: list[dict[TopicId, list[int]]] = [{} for _ in ids]
-    work = 0
-    for topic, owners_of_topic in owners.items():
-        for partition, owner in enumerate(owners_of_topic):
-            parts[owner].setdefault(topic, []).append(partition)
-            work += 1
-            if work % PIECE == 0:
-                yield
-    found: dict[str, Assignment] = {}
-    for member_id, part in zip(ids, parts, strict=True):
-        found[member_id] = {topic: frozenset(partitions) for topic, partitions in part.items()}
-        work += 1 + len(part)
-        if work >= PIECE:
-            work = 0
+def sorted_topics(topics: Iterable[TopicId], pace: Pace) -> Pieces[list[TopicId]]:
+    """Topics in the order of their ids."""
+    runs: list[list[TopicId]] = [[]]
+    for topic in topics:
+        runs[-1].append(topic)
+        if len(runs[-1]) >= PIECE:
+            runs[-1].sort(key=_number)
+            runs.append([])
+        if pace.counts(1):
+            yield
+    runs[-1].sort(key=_number)
+    if len(runs) == 1:
+        return runs[0]
+    found: list[TopicId] = []
+    for topic in merge(*runs, key=_number):
+        found.append(topic)
+        if pace.counts(1):
             yield
     return found
 
 
+_number = attrgetter("int")
+"""Ids are compared by that, which is much faster than to compare them."""
+
+
+def assigned_parts(ids: list[str], owners: Mapping[TopicId, list[int]], pace: Pace) -> Pieces[dict[str, Assignment]]:
+    """What an assignor made of it: from the index of the owner of each partition of each topic."""
+    parts: list[dict[TopicId, list[int]]] = [{} for _ in ids]
+    for topic, owners_of_topic in owners.items():
+        for partition, owner in enumerate(owners_of_topic):
+            parts[owner].setdefault(topic, []).append(partition)
+            if pace.counts(1):
+                yield
+    found: dict[str, Assignment] = {}
+    for member_id, part in zip(ids, parts, strict=True):
+        assignment: dict[TopicId, frozenset[int]] = {}
+        found[member_id] = assignment
+        if pace.counts(1):
+            yield
+        for topic, partitions in part.items():
+            assignment[topic] = frozenset(partitions)
+            if pace.counts(1 + len(partitions) // 8):
+                yield
+    return found
+
+
 def kept_owners(
-    ids: list[str], members: Members, partition_counts: Mapping[TopicId, int]
+    ids: list[str], members: Members, partition_counts: Mapping[TopicId, int], pace: Pace
 ) -> Pieces[dict[TopicId, list[int]]]:
     """The index of the member that has each partition and still wants it; -1 for none. Topics are in their order."""
-    owners = {topic: [-1] * count for topic, count in partition_counts.items()}
-    work = 0
+    owners: dict[TopicId, list[int]] = {}
+    for topic, count in partition_counts.items():
+        owners[topic] = [-1] * count
+        if pace.counts(1):
+            yield
     for index, member_id in enumerate(ids):
         member = members[member_id]
-        work += 1
+        if pace.counts(1):
+            yield
         for topic, partitions in member.target.items():
             if topic not in member.topics or topic not in owners:
                 continue
@@ -122,8 +154,6 @@ def kept_owners(
             for partition in partitions:
                 if partition < len(owners_of_topic) and owners_of_topic[partition] < 0:
                     owners_of_topic[partition] = index
-            work += len(partitions)
-        if work >= PIECE:
-            work = 0
-            yield
+            if pace.counts(1 + len(partitions)):
+                yield
     return owners

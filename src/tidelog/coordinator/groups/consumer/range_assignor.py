@@ -13,12 +13,13 @@ from itertools import repeat
 
 from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups.consumer.assignment import (
-    PIECE,
     Assignment,
     Members,
+    Pace,
     Pieces,
     assigned_parts,
     kept_owners,
+    sorted_topics,
 )
 
 
@@ -26,35 +27,36 @@ def range_(members: Members, partition_counts: Mapping[TopicId, int]) -> Pieces[
     """See `Assignor`."""
     ids = sorted(members, key=lambda one: _place(one, members[one].instance_id))
     subscribers: dict[TopicId, list[int]] = {}
-    work = 0
+    pace = Pace()
     for index, member_id in enumerate(ids):
+        if pace.counts(1):
+            yield
         for topic in members[member_id].topics:
             if partition_counts.get(topic, 0) > 0:
                 subscribers.setdefault(topic, []).append(index)
-        work += 1 + len(members[member_id].topics)
-        if work >= PIECE:
-            work = 0
-            yield
-    alike: dict[tuple[int, tuple[int, ...]], list[TopicId]] = {}
-    for topic in sorted(subscribers):
-        alike.setdefault((partition_counts[topic], tuple(subscribers[topic])), []).append(topic)
-        work += len(subscribers[topic])
-        if work >= PIECE:
-            work = 0
-            yield
-    owners = yield from kept_owners(ids, members, {topic: partition_counts[topic] for topic in subscribers})
-    cut: dict[TopicId, list[int]] = {}
-    for (_, indexes), topics in alike.items():
-        kept_counts = {}
-        for topic in topics:
-            kept_counts[topic] = sum(owner >= 0 for owner in owners[topic])
-            work += len(owners[topic]) // 4
-            if work >= PIECE:
-                work = 0
+            if pace.counts(1):
                 yield
-        cut |= dict.fromkeys(topics, _cut(owners[max(topics, key=lambda one: kept_counts[one])], indexes))
-        yield
-    return (yield from assigned_parts(ids, cut))
+    alike: dict[tuple[int, tuple[int, ...]], list[TopicId]] = {}
+    counts: dict[TopicId, int] = {}
+    for topic in (yield from sorted_topics(subscribers, pace)):
+        counts[topic] = partition_counts[topic]
+        alike.setdefault((counts[topic], tuple(subscribers[topic])), []).append(topic)
+        if pace.counts(1 + len(subscribers[topic]) // 4):
+            yield
+    owners = yield from kept_owners(ids, members, counts, pace)
+    cut: dict[TopicId, list[int]] = {}
+    for (count, indexes), topics in alike.items():
+        model, kept_most = topics[0], -1
+        for topic in topics:
+            kept_count = count - owners[topic].count(-1)
+            if kept_count > kept_most:
+                model, kept_most = topic, kept_count
+            if pace.counts(1 + count // 8):
+                yield
+        cut |= dict.fromkeys(topics, _cut(owners[model], indexes))
+        if pace.counts(len(topics) // 4 + 2 * count + 2 * len(indexes)):
+            yield
+    return (yield from assigned_parts(ids, cut, pace))
 
 
 def _place(member_id: str, instance_id: str | None) -> tuple[bool, str]:

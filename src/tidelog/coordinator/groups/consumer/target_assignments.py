@@ -119,7 +119,7 @@ class _Run:
 
 
 class AssignmentRuns:
-    """Those of one coordinator, one after the other.
+    """Those of one coordinator, a piece of each in turn.
 
     Args:
         groups: by id, as they are recorded.
@@ -164,10 +164,11 @@ class AssignmentRuns:
         self._runs[group.group_id].waiting.append(waiting)
 
     def step(self, at: Moment) -> None:
-        """Do the next piece: of the assignment that was begun first, or of the answers that wait for it."""
+        """Do the next piece of an assignment, or of the answers that wait for it; then it is another one's turn."""
         if not self._runs:
             return
         run = next(iter(self._runs.values()))
+        self._runs[run.group.group_id] = self._runs.pop(run.group.group_id)
         self._wall_ms = at.wall_ms
         if self._groups.get(run.group.group_id) is not run.group:
             self._drop(run.group.group_id)

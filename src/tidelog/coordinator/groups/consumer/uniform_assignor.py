@@ -13,12 +13,13 @@ from heapq import heapify, heappop, heapreplace
 
 from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups.consumer.assignment import (
-    PIECE,
     Assignment,
     Members,
+    Pace,
     Pieces,
     assigned_parts,
     kept_owners,
+    sorted_topics,
 )
 
 BALANCE_PASSES_MAX = 16
@@ -35,40 +36,45 @@ def uniform(members: Members, partition_counts: Mapping[TopicId, int]) -> Pieces
     ids = sorted(members)
     subscriptions = [members[one].topics for one in ids]
     distinct = set(subscriptions)
-    counts = {
-        topic: partition_counts[topic]
-        for topic in sorted(frozenset().union(*distinct))
-        if partition_counts.get(topic, 0) > 0
-    }
-    yield
-    owners = yield from kept_owners(ids, members, counts)
-    loads = yield from _loads(len(ids), owners)
+    pace = Pace()
+    wanted: set[TopicId] = set()
+    for topics in distinct:
+        wanted |= topics
+        if pace.counts(1 + len(topics) // 16):
+            yield
+    counts: dict[TopicId, int] = {}
+    for topic in (yield from sorted_topics(wanted, pace)):
+        if partition_counts.get(topic, 0) > 0:
+            counts[topic] = partition_counts[topic]
+        if pace.counts(1):
+            yield
+    owners = yield from kept_owners(ids, members, counts, pace)
+    loads = yield from _loads(len(ids), owners, pace)
     if len(distinct) == 1:
-        yield from _level_all(owners, loads)
+        yield from _level_all(owners, loads, pace)
     else:
-        subscribers = yield from _subscribers(subscriptions, counts)
-        yield from _give_to_least_loaded(owners, loads, subscribers)
-        yield from _balance(owners, loads, subscribers)
-    return (yield from assigned_parts(ids, owners))
+        subscribers = yield from _subscribers(subscriptions, counts, pace)
+        yield from _give_to_least_loaded(owners, loads, subscribers, pace)
+        yield from _balance(owners, loads, subscribers, pace)
+    return (yield from assigned_parts(ids, owners, pace))
 
 
-def _loads(member_count: int, owners: Owners) -> Pieces[list[int]]:
+def _loads(member_count: int, owners: Owners, pace: Pace) -> Pieces[list[int]]:
     """How much everybody keeps."""
     loads = [0] * member_count
     for owners_of_topic in owners.values():
-        for number, owner in enumerate(owners_of_topic, start=1):
+        for owner in owners_of_topic:
             if owner >= 0:
                 loads[owner] += 1
-            if number % PIECE == 0:
+            if pace.counts(1):
                 yield
-        yield
     return loads
 
 
 # The same subscription for all.
 
 
-def _level_all(owners: Owners, loads: list[int]) -> Pieces[None]:
+def _level_all(owners: Owners, loads: list[int], pace: Pace) -> Pieces[None]:
     """Take from those with more than their share, then fill up the others in turn."""
     share, extra = divmod(sum(map(len, owners.values())), len(loads))
     surplus = []
@@ -77,13 +83,11 @@ def _level_all(owners: Owners, loads: list[int]) -> Pieces[None]:
         extra -= has_extra
         surplus.append(max(load - share - has_extra, 0))
     if any(surplus):
-        yield from _drop(owners, loads, surplus)
+        yield from _drop(owners, loads, surplus, pace)
     wanting = deque((index, share - load) for index, load in enumerate(loads) if load < share)
-    work = 0
     for owners_of_topic in owners.values():
         for partition, owner in enumerate(owners_of_topic):
-            work += 1
-            if work % PIECE == 0:
+            if pace.counts(1):
                 yield
             if owner >= 0:
                 continue
@@ -96,12 +100,10 @@ def _level_all(owners: Owners, loads: list[int]) -> Pieces[None]:
                 wanting.append((index, missing - 1))
 
 
-def _drop(owners: Owners, loads: list[int], surplus: list[int]) -> Pieces[None]:
-    work = 0
+def _drop(owners: Owners, loads: list[int], surplus: list[int], pace: Pace) -> Pieces[None]:
     for owners_of_topic in reversed(owners.values()):
         for partition in range(len(owners_of_topic) - 1, -1, -1):
-            work += 1
-            if work % PIECE == 0:
+            if pace.counts(1):
                 yield
             owner = owners_of_topic[partition]
             if owner >= 0 and surplus[owner]:
@@ -114,80 +116,90 @@ def _drop(owners: Owners, loads: list[int], surplus: list[int]) -> Pieces[None]:
 
 
 def _subscribers(
-    subscriptions: list[frozenset[TopicId]], counts: Mapping[TopicId, int]
+    subscriptions: list[frozenset[TopicId]], counts: Mapping[TopicId, int], pace: Pace
 ) -> Pieces[dict[TopicId, tuple[int, ...]]]:
     """The indexes of the members that want each topic, the topic with fewest first."""
-    found: dict[TopicId, list[int]] = {topic: [] for topic in counts}
-    work = 0
+    found: dict[TopicId, list[int]] = {}
+    for topic in counts:
+        found[topic] = []
+        if pace.counts(1):
+            yield
     for index, topics in enumerate(subscriptions):
         for topic in topics:
             if topic in found:
                 found[topic].append(index)
-        work += len(topics)
-        if work >= PIECE:
-            work = 0
-            yield
+            if pace.counts(1):
+                yield
     shared: dict[tuple[int, ...], tuple[int, ...]] = {}
-    by_topic: dict[TopicId, tuple[int, ...]] = {}
+    by_count: dict[int, dict[TopicId, tuple[int, ...]]] = {}
     for topic, one in found.items():
-        by_topic[topic] = shared.setdefault(tuple(one), tuple(one))
-        work += len(one)
-        if work >= PIECE:
-            work = 0
+        indexes = tuple(one)
+        by_count.setdefault(len(indexes), {})[topic] = shared.setdefault(indexes, indexes)
+        if pace.counts(1 + len(indexes) // 8):
             yield
-    return dict(sorted(by_topic.items(), key=lambda item: (len(item[1]), item[0])))
+    by_topic: dict[TopicId, tuple[int, ...]] = {}
+    for count in sorted(by_count):
+        by_topic |= by_count[count]  # in the order of `counts`
+        if pace.counts(1 + len(by_count[count]) // 4):
+            yield
+    return by_topic
 
 
 def _give_to_least_loaded(
-    owners: Owners, loads: list[int], subscribers: Mapping[TopicId, tuple[int, ...]]
+    owners: Owners, loads: list[int], subscribers: Mapping[TopicId, tuple[int, ...]], pace: Pace
 ) -> Pieces[None]:
     for topic, indexes in subscribers.items():
         owners_of_topic = owners[topic]
+        if pace.counts(1 + len(owners_of_topic) // 8):
+            yield
         if -1 not in owners_of_topic:
             continue
         heap = [(loads[index], index) for index in indexes]
         heapify(heap)
-        yield
+        if pace.counts(len(heap)):
+            yield
         for partition, owner in enumerate(owners_of_topic):
             if owner < 0:
                 load, index = heap[0]
                 owners_of_topic[partition] = index
                 loads[index] = load + 1
                 heapreplace(heap, (load + 1, index))
-            if partition % PIECE == PIECE - 1:
+            if pace.counts(1):
                 yield
 
 
-def _balance(owners: Owners, loads: list[int], subscribers: Mapping[TopicId, tuple[int, ...]]) -> Pieces[None]:
+def _balance(
+    owners: Owners, loads: list[int], subscribers: Mapping[TopicId, tuple[int, ...]], pace: Pace
+) -> Pieces[None]:
     for _ in range(BALANCE_PASSES_MAX):
         has_moved = False
         for topic, indexes in subscribers.items():
-            has_moved = (yield from _level(owners[topic], loads, indexes)) or has_moved
+            has_moved = (yield from _level(owners[topic], loads, indexes, pace)) or has_moved
         if not has_moved:
             return
 
 
-def _level(owners_of_topic: list[int], loads: list[int], indexes: tuple[int, ...]) -> Pieces[bool]:
+def _level(owners_of_topic: list[int], loads: list[int], indexes: tuple[int, ...], pace: Pace) -> Pieces[bool]:
     """Move partitions of one topic from its most to its least loaded subscriber. Returns whether one was moved."""
     load_of = loads.__getitem__
     most, least = max(map(load_of, set(owners_of_topic))), min(map(load_of, indexes))
-    yield
+    if pace.counts(2 + (len(owners_of_topic) + len(indexes)) // 8):
+        yield
     if most - least < 2:
         return False
     held: dict[int, list[int]] = {}
     for partition, owner in enumerate(owners_of_topic):
         held.setdefault(owner, []).append(partition)
-        if partition % PIECE == PIECE - 1:
+        if pace.counts(1):
             yield
     givers = [(-loads[owner], owner) for owner in held]
     takers = [(loads[index], index) for index in indexes]
     heapify(givers)
     heapify(takers)
-    work = 0
+    if pace.counts(len(givers) + len(takers)):
+        yield
     while givers:
-        work += 2
-        if work >= PIECE:
-            work = 0
+        if pace.counts(2):
             yield
         giver = givers[0][1]
         taker_load, taker = takers[0]
