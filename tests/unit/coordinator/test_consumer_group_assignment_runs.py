@@ -149,7 +149,7 @@ def test_a_group_that_is_gone_meanwhile_leaves_nobody_waiting(world: Large) -> N
     world.coordinator.on_delete_group(request_id, "g", now_ms=world.now_ms, wall_ms=world.wall_ms)
     world.drive()
     world.all_pieces()
-    assert world.refused(waiting) is Code.REBALANCE_IN_PROGRESS
+    assert world.refused(waiting) is Code.COORDINATOR_LOAD_IN_PROGRESS, "Java's consumer asks again then"
     assert "g" not in world.consumers.groups
     again = world.join("a")
     world.all_pieces()

@@ -197,11 +197,11 @@ class AssignmentRuns:
         self._runs.clear()
 
     def _drop(self, group_id: str) -> None:
-        """The group is another one, or none."""
+        """The group is another one, or none. Who waits asks again: any other error ends Java's consumer."""
         run = self._runs.pop(group_id, None)
         for one in run.waiting if run is not None else ():
             self._journal.answer(
-                one.request_id, refusal(Code.REBALANCE_IN_PROGRESS, f"group {group_id!r} has changed: join again")
+                one.request_id, refusal(Code.COORDINATOR_LOAD_IN_PROGRESS, f"group {group_id!r} has changed: try again")
             )
 
     def _pieces(self, group: ConsumerGroup, epoch: int, wanted: AssignmentInput, known: KnownTopics) -> Iterator[None]:
