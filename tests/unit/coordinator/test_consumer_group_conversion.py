@@ -10,10 +10,16 @@ from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings, MigrationPolicy
+from tidelog.coordinator.groups.consumer_group_records import ConsumerMemberState
+from tidelog.wire.compile import encode
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
 from tidelog.wire.messages.api_12_heartbeat import HeartbeatResponse
 from tidelog.wire.messages.api_14_sync_group import SyncGroupResponse
-from tidelog.wire.messages.consumer_protocol import assigned_partitions
+from tidelog.wire.messages.consumer_protocol import (
+    ConsumerProtocolPartitions,
+    ConsumerProtocolSubscription,
+    assigned_partitions,
+)
 
 T = topic_id("t")
 EVERYTHING = b"\0\0\0\0\0\1\0\1t\0\0\0\4\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\3\xff\xff\xff\xff"
@@ -203,3 +209,43 @@ def test_a_static_member_changes_its_protocol() -> None:
 
 def test_parts_are_told_by_names() -> None:
     assert assigned_partitions(EVERYTHING)[0] == TopicPartition("t", PartitionIndex(0))
+
+
+def cooperative(generation: int, owned: set[int], *topics: str) -> tuple[tuple[str, bytes], ...]:
+    """The protocols of a cooperative member, version 2."""
+    value = ConsumerProtocolSubscription(
+        topics=list(topics),
+        owned_partitions=[ConsumerProtocolPartitions("t", sorted(owned))] if owned else [],
+        generation_id=generation,
+    )
+    return (("cooperative-sticky", b"\0\2" + encode(value, 2)),)
+
+
+def test_a_cooperative_member_that_missed_an_answer_keeps_what_it_reads_until_it_gave_it_up() -> None:
+    world = Consumers(GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=0)))
+    world.enter("a")
+    member_id = world.member_id_required(protocols=cooperative(-1, set(), "t"))
+
+    def join(generation: int, owned: set[int]) -> int:
+        request = world.join(member_id, protocols=cooperative(generation, owned, "t"))
+        return world.taken(request, JoinGroupResponse).generation_id
+
+    def has() -> set[int]:
+        return set(world.group.current(member_id).assigned.get(T, ()))
+
+    generation = join(-1, set())
+    for _ in range(2):
+        current = world.group.current("a")
+        world.heard(world.beat("a", current.member_epoch, owned={"t": set(current.assigned[T])}))
+        generation = join(generation, has())
+    reads = has()
+    assert len(reads) == 2
+    world.enter("a", topics=("t", "u"), owned={})
+    assert join(generation, reads) > generation, "and this answer is lost"
+    for one in "bcd":
+        world.enter(one)
+    assert len(world.group.target(member_id)[T]) == 1
+    join(generation, reads)
+    current = world.group.current(member_id)
+    assert {*current.assigned.get(T, ()), *current.revoking.get(T, ())} == reads
+    assert current.state is ConsumerMemberState.UNREVOKED_PARTITIONS

@@ -222,8 +222,11 @@ def _may_have_more(group: ConsumerGroup, member_id: str) -> bool:
 
 
 def _owned(wanted: ConsumerProtocolSubscription, current: CurrentAssignment, known: KnownTopics) -> Assignment:
-    """What a member says that it reads. Of another generation it is worth nothing; old clients do not name theirs."""
-    if 0 <= wanted.generation_id != current.member_epoch:
+    """What a member says that it reads. Of the generation before that counts too: it may have missed our last answer.
+
+    Of any other it is worth nothing; old clients do not name theirs.
+    """
+    if wanted.generation_id >= 0 and wanted.generation_id not in (current.member_epoch, current.previous_epoch):
         return {}
     owned: dict[TopicId, frozenset[int]] = {}
     for one in wanted.owned_partitions:
