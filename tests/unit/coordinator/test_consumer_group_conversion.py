@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.executed_lines import executed_lines
 from support.fixtures.coordinated import subscription
 from support.fixtures.coordinated_consumers import Consumers, topic_id
 from tidelog.base.errors import Code
@@ -249,3 +250,48 @@ def test_a_cooperative_member_that_missed_an_answer_keeps_what_it_reads_until_it
     current = world.group.current(member_id)
     assert {*current.assigned.get(T, ()), *current.revoking.get(T, ())} == reads
     assert current.state is ConsumerMemberState.UNREVOKED_PARTITIONS
+
+
+def test_members_of_both_protocols_leave_at_once() -> None:
+    """The group would be a classic one after the first of them."""
+    world, classic = upgraded()
+    second = world.member_id_required()
+    world.taken(world.join(second), JoinGroupResponse)
+    before = world.group.epoch
+    assert world.leave_codes(world.leave(("a", None), (classic, None), ("nobody", None))) == [
+        Code.NONE,
+        Code.NONE,
+        Code.UNKNOWN_MEMBER_ID,
+    ]
+    assert not world.consumers.groups
+    assert set(world.coordinator.groups["g"].members) == {second}
+    assert world.coordinator.groups["g"].generation_id == before
+
+
+def test_all_members_leave_at_once_and_the_group_is_empty() -> None:
+    world, classic = upgraded()
+    before = world.group.epoch
+    assert world.leave_codes(world.leave(("a", None), (classic, None), ("a", None))) == [0, 0, 0]
+    assert not world.group.subscriptions
+    assert before is not None
+    assert world.group.epoch == before + 1
+
+
+def test_whether_a_group_fits_in_a_batch_as_a_classic_one_is_not_found_out_at_each_removal() -> None:
+    world = Consumers(GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=0)))
+    world.enter("a")
+    members = [world.member_id_required() for _ in range(40)]
+    for member_id in members:
+        world.taken(world.join(member_id), JoinGroupResponse)
+    world.coordinator.batch_size_bytes_max = 2_000
+    world.heard(world.beat("a", -1))
+    assert len(world.group.subscriptions) == 40
+
+    def leave(member_id: str) -> None:
+        assert world.leave_codes(world.leave((member_id, None))) == [0]
+
+    assert executed_lines(lambda: leave(members.pop())) < 2_500
+    while world.consumers.groups:
+        leave(members.pop())
+    assert 0 < len(members) <= 20
+    assert set(world.coordinator.groups["g"].members) == set(members)

@@ -146,25 +146,26 @@ class ClassicMembers:
         self._journal.answer(request_id, HeartbeatResponse())
 
     def on_leave(self, at: Moment, request: LeaveGroupRequest, request_id: RequestId, *, api_version: int) -> None:
-        """Let members go, each on its own, whichever protocol they speak: an administrator may name any."""
+        """Let members go, whichever protocol they speak: an administrator may name any. All go at once."""
+        group = self._members.groups[request.group_id]
         is_batch = api_version >= LEAVES_IN_BATCHES_SINCE
         results = []
+        leaving_ids: dict[str, None] = {}
         for one in request.members if is_batch else [MemberIdentity(member_id=request.member_id)]:
             code = Code.NONE
+            member_id = one.member_id
             try:
-                group = self._members.groups.get(request.group_id)
-                if group is None:
-                    raise refusal(Code.UNKNOWN_MEMBER_ID)
-                member_id = one.member_id
                 if not member_id and one.group_instance_id is not None:
                     member_id = group.static_members.get(one.group_instance_id, "")
                 check_known(group, member_id, one.group_instance_id)
-                self._members.remove(group, member_id, at)
+                leaving_ids[member_id] = None
             except KafkaError as error:
                 code = error.code
             results.append(
                 MemberResponse(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=code.value)
             )
+        if leaving_ids:
+            self._members.remove(group, leaving_ids, at)
         answer = (
             LeaveGroupResponse(members=results) if is_batch else LeaveGroupResponse(error_code=results[0].error_code)
         )

@@ -199,9 +199,9 @@ class ConsumerGroups:
         if self.members.topics is None:
             self._journal.deadlines.set(alarm, at.now_ms + METADATA_WAIT_MS)
         elif alarm.cause is Cause.CONSUMER_SESSION:
-            self.members.remove(group, alarm.member_id, at)
+            self.members.remove(group, (alarm.member_id,), at)
         elif has_to_act(group, alarm.member_id) and not self.members.runs.awaits(group, alarm.member_id):
-            self.members.remove(group, alarm.member_id, at)  # else it did what it had to, and is answered later
+            self.members.remove(group, (alarm.member_id,), at)  # else it did what it had to, and is answered later
 
     def on_time(self, at: Moment) -> None:
         """Assign, and look patterns up, for a while."""
@@ -300,7 +300,7 @@ class ConsumerGroups:
             self.members.write(change)
             self.members.watch(group, member_id, at, is_session=False)
         else:
-            self.members.remove(group, member_id, at)
+            self.members.remove(group, (member_id,), at)
         answer = ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
         self._journal.answer(request_id, answer)
 

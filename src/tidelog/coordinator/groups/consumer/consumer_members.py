@@ -6,7 +6,7 @@ Kafka: `GroupMetadataManager`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from tidelog.base.errors import Code, KafkaError, refusal
@@ -100,20 +100,22 @@ class ConsumerMembers:
         self._start_run(recorded_group)
         self.runs.wait(recorded_group, arriving)
 
-    def remove(self, group: ConsumerGroup, member_id: str, at: Moment) -> None:
-        """A member is out. If all that are left speak the classic protocol, the group becomes a classic one."""
-        if self._downgrade(group, member_id, at):
+    def remove(self, group: ConsumerGroup, member_ids: Collection[str], at: Moment) -> None:
+        """Members are out. If all that are left speak the classic protocol, the group becomes a classic one."""
+        if self._downgrade(group, member_ids, at):
             return
         change = self.change_of(group)
-        change.remove(member_id)
+        for member_id in member_ids:
+            change.remove(member_id)
         change.refresh()
         change.raise_epoch()
-        pattern = group.subscriptions[member_id].pattern
+        patterns = {group.subscriptions[member_id].pattern for member_id in member_ids}
         self.write(change)
-        self.forget_member(group.group_id, member_id)
-        if self.searches is not None and pattern is not None:
-            left = self.groups.get(group.group_id)
-            if left is None or pattern not in left.patterns:
+        for member_id in member_ids:
+            self.forget_member(group.group_id, member_id)
+        left = self.groups.get(group.group_id)
+        for pattern in patterns if self.searches is not None else ():
+            if pattern is not None and (left is None or pattern not in left.patterns):
                 self.searches.forget(group.group_id, pattern)
 
     def refresh(self, group: ConsumerGroup, at: Moment) -> None:
@@ -269,16 +271,23 @@ class ConsumerMembers:
             if member_id in group.subscriptions:
                 self.watch(group, member_id, at, is_session=True)
 
-    def _downgrade(self, group: ConsumerGroup, leaving_id: str, at: Moment) -> bool:
+    def _downgrade(self, group: ConsumerGroup, leaving_ids: Collection[str], at: Moment) -> bool:
         """Make it a classic group if all that are left speak that protocol. Returns whether it is one now."""
-        policy = self.settings_of(group.group_id).migration_policy
-        left = [one for member_id, one in group.subscriptions.items() if member_id != leaving_id]
-        if not policy.downgrades or not left or any(one.classic is None for one in left):
+        left_count = len(group.subscriptions) - len(leaving_ids)
+        leaving_consumers = sum(group.subscriptions[one].classic is None for one in leaving_ids)
+        if (
+            left_count == 0
+            or leaving_consumers < group.consumer_count
+            or not self.settings_of(group.group_id).migration_policy.downgrades
+            or left_count > self._journal.settings.group_size_max
+            or left_count > group.downgraded_count_max
+        ):
             return False
-        classic = downgraded(group, leaving_id, self.known, self._journal.memory)
+        classic = downgraded(group, leaving_ids, self.known, self._journal.memory)
         records = (*recorded.group_tombstones(group), rebalance.record_of(classic))
-        if not self._journal.fits(records) or len(classic.members) > self._journal.settings.group_size_max:
+        if not self._journal.fits(records):
             classic.release()  # its members go on as they are
+            group.downgraded_count_max = left_count // 2  # to find that out costs as much as the group is large
             return False
         for member_id in list(group.subscriptions):
             self.forget_member(group.group_id, member_id)

@@ -6,6 +6,8 @@ member, and the other way round. Kafka: `ConsumerGroup.fromClassicGroup`, `Class
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tidelog.base.errors import Code, MalformedMessageError, refusal
 from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups import rebalance
@@ -119,8 +121,10 @@ def upgraded(group: Group, known: KnownTopics) -> ConsumerGroup | None:
     return found
 
 
-def downgraded(group: ConsumerGroup, leaving_id: str, known: KnownTopics, memory: CoordinatorMemory) -> Group:
-    """The classic group that a consumer group becomes whose members are all classic but for one that leaves.
+def downgraded(
+    group: ConsumerGroup, leaving_ids: Collection[str], known: KnownTopics, memory: CoordinatorMemory
+) -> Group:
+    """The classic group that a consumer group becomes whose members are all classic but for those that leave.
 
     It is stable, and to be rebalanced. The generation is the epoch that its members know: a heartbeat of another would
     tell them that they lost what they read.
@@ -128,7 +132,7 @@ def downgraded(group: ConsumerGroup, leaving_id: str, known: KnownTopics, memory
     found = Group(group.group_id, memory)
     found.generation_id = group.epoch or 0
     for member_id, one in group.subscriptions.items():
-        if member_id == leaving_id:
+        if member_id in leaving_ids:
             continue
         classic = one.classic
         assert classic is not None

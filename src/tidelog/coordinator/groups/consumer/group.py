@@ -69,6 +69,8 @@ class ConsumerGroup:
         static_members: the id of the member of each instance id.
         topics_hash: of the topics that it reads; None until it is taken. Not recorded.
         seen_version: of the metadata in which its topics were looked at last. Not recorded.
+        downgraded_count_max: with more members it is known not to fit into a batch as a classic group. Not recorded.
+        consumer_count: how many members speak the consumer protocol.
         votes: how many members ask for each assignor, or for none.
     """
 
@@ -85,6 +87,8 @@ class ConsumerGroup:
         self.matched: dict[str, MatchedTopics] = {}
         self.topics_hash: TopicsHash | None = None
         self.seen_version = -1
+        self.downgraded_count_max = 2**31
+        self.consumer_count = 0
         self.votes: Counter[str | None] = Counter()
         self.size_bytes = GROUP_BYTES + 2 * len(group_id)
         self._owners: dict[TopicId, dict[int, str]] = {}
@@ -186,6 +190,7 @@ class ConsumerGroup:
         if old is not None:
             self.size_bytes -= old.size_bytes + 2 * len(member_id)
             _take(self.votes, (old.assignor,))
+            self.consumer_count -= old.classic is None
             if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
                 del self.static_members[old.instance_id]
         if subscription is None:
@@ -193,6 +198,7 @@ class ConsumerGroup:
         self.subscriptions[member_id] = subscription
         self.size_bytes += subscription.size_bytes + 2 * len(member_id)
         self.votes[subscription.assignor] += 1
+        self.consumer_count += subscription.classic is None
         if subscription.instance_id is not None:
             self.static_members[subscription.instance_id] = member_id
 
@@ -285,6 +291,7 @@ class ConsumerGroup:
             "owners": self._owners,
             "topics": self._topics,
             "votes": self.votes,
+            "consumer_count": self.consumer_count,
             "size_bytes": self.size_bytes,
         }
 
