@@ -12,6 +12,7 @@ from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings, MigrationPolicy
 from tidelog.coordinator.groups.consumer_group_records import ConsumerMemberState
+from tidelog.journal import RequestId
 from tidelog.wire.compile import encode
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
 from tidelog.wire.messages.api_12_heartbeat import HeartbeatResponse
@@ -295,3 +296,31 @@ def test_whether_a_group_fits_in_a_batch_as_a_classic_one_is_not_found_out_at_ea
         leave(members.pop())
     assert 0 < len(members) <= 20
     assert set(world.coordinator.groups["g"].members) == set(members)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_static_members_that_change_back_one_by_one_are_a_classic_group_again(count: int) -> None:
+    """Nobody leaves for good, so the last one to come back is who makes it one."""
+    world = Consumers(GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=0)))
+    for number in range(count):
+        world.enter(f"m{number}", instance_id=f"i{number}")
+    world.commit({("t", 0): 7}, "m0", world.group.current("m0").member_epoch, instance_id="i0", api_version=9)
+    joined: dict[str, int] = {}
+    for number in range(count):
+        epoch = world.group.epoch or 0
+        world.heard(world.beat(f"m{number}", -2, instance_id=f"i{number}"))
+        joined[f"i{number}"] = world.join(instance_id=f"i{number}")
+    assert not world.consumers.groups
+    group = world.coordinator.groups["g"]
+    ids = {instance_id: group.static_members[instance_id] for instance_id in joined}
+    for instance_id, member_id in list(ids.items())[:-1]:
+        heartbeat = world.heartbeat(member_id, epoch, instance_id=instance_id)
+        assert world.refused(heartbeat) == Code.REBALANCE_IN_PROGRESS
+        joined[instance_id] = world.join(member_id, instance_id=instance_id)
+    world.pass_ms(3_000)
+    answers = {one: world.taken(RequestId(request), JoinGroupResponse) for one, request in joined.items()}
+    assert {one.generation_id for one in answers.values()} == {epoch + 1}
+    assert {one: answer.member_id for one, answer in answers.items()} == ids
+    assert world.fetched() == {("t", 0): 7}
+    world.fail_over()
+    assert not world.consumers.groups

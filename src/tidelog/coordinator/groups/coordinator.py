@@ -195,8 +195,7 @@ class GroupCoordinator:
             group_id = self._checked(request.group_id)
             joiner = membership.Joiner(request, request_id, api_version, client_id, client_host)
             membership.check_join(self._journal, joiner)
-            if self._classic_members.serves(group_id):
-                self._classic_members.on_join(at, joiner)
+            if self._classic_members.serves(group_id) and self._classic_members.on_join(at, joiner):
                 return
             self.consumer_groups.give_up(group_id)
             group = self.groups.get(group_id)

@@ -52,8 +52,12 @@ class ClassicMembers:
         group = self._members.groups.get(group_id)
         return group is not None and bool(group.subscriptions)
 
-    def on_join(self, at: Moment, joiner: Joiner) -> None:
+    def on_join(self, at: Moment, joiner: Joiner) -> bool:
         """Answered without waiting for others.
+
+        Returns:
+            Whether it was: where the last member of the consumer protocol is replaced, the group is a classic one now,
+            and the joiner joins that.
 
         Raises:
             KafkaError: INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, or
@@ -74,8 +78,10 @@ class ClassicMembers:
                     error_code=Code.MEMBER_ID_REQUIRED.value, protocol_name=None, member_id=member_id
                 )
                 self._journal.answer(joiner.request_id, come_back)
-                return
+                return True
         old_id = check_joining(group, member_id, instance_id, self._members.settings_of(group.group_id))
+        if old_id is not None and old_id != member_id and self._members.downgrade(group, (old_id,), at):
+            return False
         change = self._members.change_of(group)
         if old_id is not None and old_id != member_id:
             change.replace_static(old_id, member_id)
@@ -101,6 +107,7 @@ class ClassicMembers:
 
         arriving = WaitingMember(joiner.request_id, member_id, owned, respond)
         self._members.admit(change, arriving, subscription, Arrival(old_id), at)
+        return True
 
     def on_sync(self, request: SyncGroupRequest, request_id: RequestId) -> None:
         """Tell a member what it may read.

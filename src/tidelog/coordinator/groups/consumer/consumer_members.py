@@ -102,7 +102,7 @@ class ConsumerMembers:
 
     def remove(self, group: ConsumerGroup, member_ids: Collection[str], at: Moment) -> None:
         """Members are out. If all that are left speak the classic protocol, the group becomes a classic one."""
-        if self._downgrade(group, member_ids, at):
+        if len(member_ids) < len(group.subscriptions) and self.downgrade(group, member_ids, at):
             return
         change = self.change_of(group)
         for member_id in member_ids:
@@ -271,13 +271,16 @@ class ConsumerMembers:
             if member_id in group.subscriptions:
                 self.watch(group, member_id, at, is_session=True)
 
-    def _downgrade(self, group: ConsumerGroup, leaving_ids: Collection[str], at: Moment) -> bool:
-        """Make it a classic group if all that are left speak that protocol. Returns whether it is one now."""
+    def downgrade(self, group: ConsumerGroup, leaving_ids: Collection[str], at: Moment) -> bool:
+        """Make it a classic group if all that are left, or are to join, speak that protocol.
+
+        Returns:
+            Whether it is one now.
+        """
         left_count = len(group.subscriptions) - len(leaving_ids)
         leaving_consumers = sum(group.subscriptions[one].classic is None for one in leaving_ids)
         if (
-            left_count == 0
-            or leaving_consumers < group.consumer_count
+            leaving_consumers < group.consumer_count
             or not self.settings_of(group.group_id).migration_policy.downgrades
             or left_count > self._journal.settings.group_size_max
             or left_count > group.downgraded_count_max
@@ -297,7 +300,8 @@ class ConsumerMembers:
         self._classic[group.group_id] = classic
         for member in classic.members.values():
             rebalance.extend_session(self._journal, at, member)
-        rebalance.begin(self._journal, at, classic)
+        if classic.members:
+            rebalance.begin(self._journal, at, classic)
         return True
 
 

@@ -148,8 +148,9 @@ def downgraded(
         )
         found.add(member, PROTOCOL_TYPE)
         found.give(member, encoded_assignment(group.target(member_id), known, member.protocols[0][1]))
-    found.protocol_name = found.chosen_protocol()
-    found.go(Change.RESTORED, DOWNGRADED_MS)
+    if found.members:
+        found.protocol_name = found.chosen_protocol()
+        found.go(Change.RESTORED, DOWNGRADED_MS)
     return found
 
 
