@@ -44,7 +44,13 @@ from tidelog.wire.messages.api_09_offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from tidelog.wire.messages.api_13_leave_group import LeaveGroupRequest, MemberIdentity
+from tidelog.wire.messages.api_11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tidelog.wire.messages.api_13_leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
 from tidelog.wire.messages.api_19_create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -375,19 +381,33 @@ def test_others_have_their_turn_between_pieces_and_what_is_given_up_is_freed_els
 
 def test_a_request_without_a_division_lists_nothing_once_it_is_answered() -> None:
     """Its lists may be somebody else's by then: a member's, say."""
-    members = [MemberIdentity(member_id=str(number)) for number in range(3)]
-    request = LeaveGroupRequest(group_id="g", members=members)
+    protocols = [JoinGroupRequestProtocol(name=str(number), metadata=b"") for number in range(3)]
+    request = JoinGroupRequest(group_id="g", session_timeout_ms=1, protocol_type="consumer", protocols=protocols)
 
     async def story() -> object:
-        known = api(ApiKey.LEAVE_GROUP)
-        return await in_pieces(known, lambda node, request, context: len(request.members))(
+        known = api(ApiKey.JOIN_GROUP)
+        return await in_pieces(known, lambda node, request, context: len(request.protocols))(
             Answering(InlineExecutor()),  # type: ignore[arg-type]
             request,
             Context(),  # type: ignore[arg-type]
         )
 
     assert asyncio.run(story()) == 3
-    assert (len(members), request.members) == (3, [])
+    assert (len(protocols), request.protocols) == (3, [])
+
+
+def test_members_leave_in_pieces_and_each_has_its_row() -> None:
+    members = [MemberIdentity(member_id=str(number % 300)) for number in range(1_000)]
+    request = LeaveGroupRequest(group_id="g", members=members)
+    division = DIVISIONS[ApiKey.LEAVE_GROUP]
+    assert is_long(api(ApiKey.LEAVE_GROUP), request, 100_000)
+    pieces = division.pieces_of(request)
+    assert max(len(piece.members) for piece in pieces) <= 64
+    answers = [
+        LeaveGroupResponse(members=[MemberResponse(member_id=one.member_id) for one in piece.members])
+        for piece in pieces
+    ]
+    assert [one.member_id for one in division.joined(answers).members] == [one.member_id for one in members]
 
 
 def test_a_transaction_is_never_divided() -> None:

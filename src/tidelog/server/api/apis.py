@@ -103,7 +103,9 @@ APIS: dict[int, ServedApi] = {
     ),
     ApiKey.JOIN_GROUP: ServedApi("api_11_join_group", (BROKER,)),
     ApiKey.HEARTBEAT: ServedApi("api_12_heartbeat", (BROKER,)),
-    ApiKey.LEAVE_GROUP: ServedApi("api_13_leave_group", (BROKER,)),
+    ApiKey.LEAVE_GROUP: ServedApi(
+        "api_13_leave_group", (BROKER,), division=Division("members", "members", weight_max=WRITES_MAX)
+    ),
     ApiKey.SYNC_GROUP: ServedApi("api_14_sync_group", (BROKER,)),
     ApiKey.DESCRIBE_GROUPS: ServedApi(
         "api_15_describe_groups", (BROKER,), division=Division("groups", "groups", weight_max=WRITES_MAX)
