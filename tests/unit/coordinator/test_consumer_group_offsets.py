@@ -15,7 +15,11 @@ from tidelog.wire.messages.api_08_offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tidelog.wire.messages.api_09_offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from tidelog.wire.messages.api_09_offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponseGroup,
+)
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
 from tidelog.wire.messages.api_16_list_groups import ListedGroup
 from tidelog.wire.messages.api_42_delete_groups import DeletableGroupResult
@@ -322,3 +326,52 @@ def test_a_consumer_group_without_members_gives_its_id_and_its_offsets() -> None
     assert world.fetched() == {("t", 0): 7}
     world.fail_over()
     assert not world.consumers.groups
+
+
+def test_what_was_committed_for_a_topic_is_not_found_for_another_of_its_name() -> None:
+    """Whether or not it was told that the topic was deleted: it may have been down."""
+    world = Consumers(GroupSettings(), topics={"t": 2, "u": 1})
+    assert world.commit_codes(world.commit({("t", 0): 7, ("t", 1): 8, ("u", 0): 9})) == [0, 0, 0]
+    assert world.commit_codes(world.commit({("t", 1): 8}, metadata="m")) == [0]
+    assert world.fetched() == {("t", 0): 7, ("t", 1): 8, ("u", 0): 9}
+    world.delete("t")
+    world.make(t=2)
+    for _ in range(2):
+        assert world.fetched() == {("t", 0): -1, ("t", 1): -1, ("u", 0): 9}
+        by_name = OffsetFetchRequestTopic(name="t", partition_indexes=[0])
+        assert world.fetch(OffsetFetchRequestGroup(group_id="g", topics=[by_name])) == {("t", 0): (-1, Code.NONE)}
+        world.fail_over()
+    assert world.commit_codes(world.commit({("t", 0): 1})) == [0]
+    assert world.fetched() == {("t", 0): 1, ("t", 1): -1, ("u", 0): 9}
+
+
+def test_what_a_transaction_committed_for_a_topic_is_not_found_for_another_of_its_name() -> None:
+    world = Consumers(GroupSettings(), topics={"t": 1})
+    assert world.txn_commit_codes(world.txn_commit({("t", 0): 7})) == [0]
+    world.delete("t")
+    world.make(t=1)
+    world.end_transaction()
+    assert world.fetched() == {("t", 0): -1}
+
+
+def test_offsets_are_committed_and_fetched_for_the_id_that_a_request_says() -> None:
+    """The coordinator may know of the next topic of that name already."""
+    world = Consumers(GroupSettings(), topics={"t": 1})
+    request = OffsetCommitRequest(
+        group_id="g",
+        topics=[
+            OffsetCommitRequestTopic(
+                name="t",
+                topic_id=topic_id("t", 1),
+                partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=7)],
+            )
+        ],
+    )
+    request_id = world.request_id()
+    world.coordinator.on_offset_commit(request_id, request, api_version=10, now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.drive()
+    assert world.commit_codes(request_id) == [0]
+    assert world.fetched() == {("t", 0): -1}
+    for incarnation, expected in ((0, -1), (1, 7)):
+        asked = OffsetFetchRequestTopic(name="t", topic_id=topic_id("t", incarnation), partition_indexes=[0])
+        assert world.fetch(OffsetFetchRequestGroup(group_id="g", topics=[asked])) == {("t", 0): (expected, Code.NONE)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from struct import pack
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -30,6 +31,7 @@ from tidelog.coordinator.groups.records import (
 )
 from tidelog.coordinator.groups.state import RecordedGroups
 from tidelog.wire import encode
+from tidelog.wire.primitives import ZERO_UUID
 
 
 def text(value: str) -> bytes:
@@ -57,19 +59,30 @@ def test_offsets_of_every_version_are_read(version: int) -> None:
     check_offset(value)
 
 
-def test_a_topic_id_beside_an_offset_is_read_over() -> None:
+def test_a_topic_id_beside_an_offset_is_read() -> None:
     value = OFFSETS[4][0][:-1] + b"\1\0\x10" + bytes(range(16))
-    assert decode_offset(value) == OFFSETS[4][1]
+    assert decode_offset(value) == OFFSETS[4][1]._replace(topic_id=UUID(bytes=bytes(range(16))))
 
 
-@given(st.integers(-(2**63), 2**63 - 1), st.integers(-1, 2**31 - 1), st.text(max_size=20), st.integers(0, 2**63 - 1))
-def test_offsets_are_packed_as_they_are_declared(offset: int, leader_epoch: int, metadata: str, time_ms: int) -> None:
-    packed = encode_offset(offset, leader_epoch, metadata, time_ms)
-    declared = OffsetCommitValue(offset=offset, leader_epoch=leader_epoch, metadata=metadata, commit_timestamp=time_ms)
-    assert packed == b"\0\3" + encode(declared, 3)
+@given(
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(-1, 2**31 - 1),
+    st.text(max_size=20),
+    st.integers(0, 2**63 - 1),
+    st.one_of(st.just(ZERO_UUID), st.uuids()),
+)
+def test_offsets_are_packed_as_they_are_declared(
+    offset: int, leader_epoch: int, metadata: str, time_ms: int, topic_id: UUID
+) -> None:
+    packed = encode_offset(offset, leader_epoch, metadata, time_ms, topic_id)
+    declared = OffsetCommitValue(
+        offset=offset, leader_epoch=leader_epoch, metadata=metadata, commit_timestamp=time_ms, topic_id=topic_id
+    )
+    version = 3 if topic_id == ZERO_UUID else 4
+    assert packed == version.to_bytes(2) + encode(declared, version)
     check_offset(packed)
     read = decode_offset(packed)
-    assert read == (offset, None if leader_epoch < 0 else leader_epoch, metadata, time_ms, None)
+    assert read == (offset, None if leader_epoch < 0 else leader_epoch, metadata, time_ms, None, topic_id)
 
 
 def test_expiring_offsets_are_version_1() -> None:

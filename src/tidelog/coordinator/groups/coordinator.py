@@ -266,7 +266,7 @@ class GroupCoordinator:
             group = self.groups.get(group_id)
             if not self.consumer_groups.check_commit(request, api_version):
                 offsets.check_committer(journal, at, group, request, api_version)
-            offsets.on_commit(journal, at, request, request_id)
+            offsets.on_commit(journal, at, request, request_id, self.consumer_groups.topic_id)
         except KafkaError as error:
             journal.answer(request_id, error)
 
@@ -284,7 +284,9 @@ class GroupCoordinator:
             transactional_offsets.check_producer(request)
             if not self.consumer_groups.check_transactional_commit(request):
                 transactional_offsets.check_committer(self._journal, group, request)
-            transactional_offsets.on_commit(self._journal, at, request, request_id, api_version=api_version)
+            transactional_offsets.on_commit(
+                self._journal, at, request, request_id, self.consumer_groups.topic_id, api_version=api_version
+            )
 
         self._journal.run(request_id, now_ms, wall_ms, commit)
 
@@ -337,7 +339,9 @@ class GroupCoordinator:
             consumer_group = self.consumer_groups.groups.get(request.group_id)
             if consumer_group is not None:
                 check_fetch(consumer_group, request)
-            offsets.on_fetch(self._journal, request, request_id, require_stable=require_stable)
+            offsets.on_fetch(
+                self._journal, request, request_id, self.consumer_groups.topic_id, require_stable=require_stable
+            )
 
         self._journal.run(request_id, now_ms, wall_ms, fetch)
 

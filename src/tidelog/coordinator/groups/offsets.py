@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
+from uuid import UUID
 
 from tidelog.base.errors import Code, refusal
 from tidelog.coordinator.groups import rebalance
@@ -40,6 +41,10 @@ from tidelog.wire.messages.api_47_offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from tidelog.wire.messages.consumer_protocol import PROTOCOL_TYPE as CONSUMER_PROTOCOL_TYPE
+from tidelog.wire.primitives import ZERO_UUID
+
+TopicIds = Callable[[str], UUID]
+"""The id of the topic of a name that there is now; zero if there is none, or that is not known."""
 
 NAMES_MISSING_GROUPS_SINCE = 9
 """The version of OffsetCommit from which on a group that is not there has an error of its own."""
@@ -52,8 +57,13 @@ _METADATA_TOO_LARGE = Code.OFFSET_METADATA_TOO_LARGE.value
 # Commit.
 
 
-def on_commit(journal: GroupJournal, at: Moment, request: OffsetCommitRequest, request_id: RequestId) -> None:
+def on_commit(
+    journal: GroupJournal, at: Moment, request: OffsetCommitRequest, request_id: RequestId, id_of: TopicIds
+) -> None:
     """Remember positions, of somebody who may commit.
+
+    Args:
+        id_of: the id of a topic of a name, where the request does not say it.
 
     Raises:
         KafkaError: INVALID_COMMIT_OFFSET_SIZE if all of it together is more than a batch holds.
@@ -72,13 +82,14 @@ def on_commit(journal: GroupJournal, at: Moment, request: OffsetCommitRequest, r
             topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=partitions))
             continue
         head = offset_key_head(group_id, topic.name)
+        topic_id = id_of(topic.name) if topic.topic_id == ZERO_UUID else topic.topic_id
         for one in topic.partitions:
             metadata = one.committed_metadata or ""
             if metadata and is_metadata_too_large(metadata, length_max):
                 partitions.append(OffsetCommitResponsePartition(one.partition_index, _METADATA_TOO_LARGE))
                 continue
             value = (
-                encode_offset(one.committed_offset, one.committed_leader_epoch, metadata, wall_ms)
+                encode_offset(one.committed_offset, one.committed_leader_epoch, metadata, wall_ms, topic_id)
                 if retention_ms < 0
                 else encode_expiring_offset(
                     one.committed_offset, metadata, wall_ms, min(wall_ms + retention_ms, TIMESTAMP_MS_MAX)
@@ -139,11 +150,17 @@ def is_metadata_too_large(metadata: str, length_max: int) -> bool:
 
 
 def on_fetch(
-    journal: GroupJournal, request: OffsetFetchRequestGroup, request_id: RequestId, *, require_stable: bool
+    journal: GroupJournal,
+    request: OffsetFetchRequestGroup,
+    request_id: RequestId,
+    id_of: TopicIds,
+    *,
+    require_stable: bool,
 ) -> None:
-    """Answer the positions of one group; -1 where there is none.
+    """Answer the positions of one group; -1 where there is none, or it was committed for another topic of that name.
 
     Args:
+        id_of: the id of a topic of a name, where the request does not say it.
         require_stable: a position that an open transaction may yet move is UNSTABLE_OFFSET_COMMIT (KIP-447). Of all
             positions, those that are there by open transactions alone are told too; Kafka keeps silent about them,
             as if there were none.
@@ -151,13 +168,14 @@ def on_fetch(
     recorded = journal.state.offsets.get(request.group_id, {})
     unstable = journal.state.pending.groups.get(request.group_id, {}) if require_stable else {}
     if request.topics is None:
-        wanted: Iterator[tuple[str, Collection[int]]] = (
-            (name, {**recorded.get(name, {}), **unstable.get(name, {})}) for name in {**recorded, **unstable}
+        wanted: Iterator[tuple[str, UUID, Collection[int]]] = (
+            (name, ZERO_UUID, {**recorded.get(name, {}), **unstable.get(name, {})}) for name in {**recorded, **unstable}
         )
     else:
-        wanted = ((topic.name, topic.partition_indexes) for topic in request.topics)
+        wanted = ((topic.name, topic.topic_id, topic.partition_indexes) for topic in request.topics)
     topics = []
-    for name, indexes in wanted:
+    for name, said_id, indexes in wanted:
+        topic_id = id_of(name) if said_id == ZERO_UUID else said_id
         positions = recorded.get(name, {})
         partitions = []
         for index in indexes:
@@ -170,6 +188,9 @@ def on_fetch(
                 partitions.append(OffsetFetchResponsePartition(partition_index=index))
                 continue
             found = decode_offset(value)
+            if not found.is_for(topic_id):
+                partitions.append(OffsetFetchResponsePartition(partition_index=index))
+                continue
             partitions.append(
                 OffsetFetchResponsePartition(
                     partition_index=index,

@@ -6,8 +6,8 @@
          int16
 ```
 
-Offsets are most of what such a log holds: their usual forms (key 1, value 3) are packed by hand, and a committed offset
-is kept as the bytes of its value. Everything else is declared.
+Offsets are most of what such a log holds: their usual forms (key 1, values 3 and 4) are packed by hand, and a committed
+offset is kept as the bytes of its value. Everything else is declared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from tidelog.wire.schema import array, bytes_, field, int32, int64, message, str
 OFFSET_KEY_VERSIONS = (b"\x00\x00", b"\x00\x01")
 GROUP_KEY_VERSION = b"\x00\x02"
 OFFSET_KEY_VERSION_WRITTEN = 1
-OFFSET_VALUE_VERSION_WRITTEN = 3
+OFFSET_VALUE_VERSION_WRITTEN = 4
+OFFSET_VALUE_VERSION_WITHOUT_ID = 3
 OFFSET_VALUE_VERSION_EXPIRING = 1
 GROUP_VALUE_VERSION_WRITTEN = 3
 NAME_SIZE_BYTES_MAX = 32_767
@@ -36,9 +37,17 @@ _PARTITION = Struct(">i")
 _BARE_OFFSET = Struct(">hqihq")  # with empty metadata
 _OFFSET_BEFORE_METADATA = Struct(">hqih")
 _TIMESTAMP = Struct(">q")
+_BARE_OFFSET_WITH_ID = Struct(">hqiBq3s16s")  # likewise; version 4 is flexible: the id is its only tagged field
 _OFFSET_SIZE_BYTES = _BARE_OFFSET.size
+_OFFSET_WITH_ID_SIZE_BYTES = _BARE_OFFSET_WITH_ID.size
 _METADATA_AT = _OFFSET_BEFORE_METADATA.size
 _VERSION_3 = b"\x00\x03"
+_VERSION_4 = b"\x00\x04"
+_EMPTY = 1
+"""The length of an empty string in a flexible version."""
+_TAGS_OF_ID = b"\x01\x00\x10"
+"""One tagged field, number 0, of 16 bytes."""
+_TAGS_AT = 23
 
 
 @message(api_key=0, versions="0-4", flexible="4+", kind="data")
@@ -106,6 +115,7 @@ class CommittedOffset(NamedTuple):
         leader_epoch: of the last record read; None if it is not known.
         commit_timestamp_ms: of the coordinator's clock.
         expire_timestamp_ms: when it is to go, if its client said so (before OffsetCommit 5).
+        topic_id: of the topic that it was committed for; zero if it is not known.
     """
 
     offset: int
@@ -113,6 +123,11 @@ class CommittedOffset(NamedTuple):
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None
+    topic_id: UUID = ZERO_UUID
+
+    def is_for(self, topic_id: UUID) -> bool:
+        """Whether it may count for a topic. A topic that is deleted and made anew has the same name, and another id."""
+        return self.topic_id == topic_id or ZERO_UUID in (self.topic_id, topic_id)
 
 
 # Keys.
@@ -174,12 +189,33 @@ def names_in(names: bytes) -> tuple[str, ...]:
 # Values.
 
 
-def encode_offset(offset: int, leader_epoch: int, metadata: str, commit_timestamp_ms: int) -> bytes:
-    """The value of an offset; -1 for a leader epoch that is not known."""
+def encode_offset(
+    offset: int, leader_epoch: int, metadata: str, commit_timestamp_ms: int, topic_id: UUID = ZERO_UUID
+) -> bytes:
+    """The value of an offset; -1 for a leader epoch, and zero for a topic, that is not known."""
+    if topic_id != ZERO_UUID:
+        if not metadata:
+            return _BARE_OFFSET_WITH_ID.pack(
+                OFFSET_VALUE_VERSION_WRITTEN,
+                offset,
+                leader_epoch,
+                _EMPTY,
+                commit_timestamp_ms,
+                _TAGS_OF_ID,
+                topic_id.bytes,
+            )
+        value = OffsetCommitValue(
+            offset=offset,
+            leader_epoch=leader_epoch,
+            metadata=metadata,
+            commit_timestamp=commit_timestamp_ms,
+            topic_id=topic_id,
+        )
+        return encode_value(value, OFFSET_VALUE_VERSION_WRITTEN)
     if not metadata:
-        return _BARE_OFFSET.pack(OFFSET_VALUE_VERSION_WRITTEN, offset, leader_epoch, 0, commit_timestamp_ms)
+        return _BARE_OFFSET.pack(OFFSET_VALUE_VERSION_WITHOUT_ID, offset, leader_epoch, 0, commit_timestamp_ms)
     text = metadata.encode()
-    head = _OFFSET_BEFORE_METADATA.pack(OFFSET_VALUE_VERSION_WRITTEN, offset, leader_epoch, len(text))
+    head = _OFFSET_BEFORE_METADATA.pack(OFFSET_VALUE_VERSION_WITHOUT_ID, offset, leader_epoch, len(text))
     return b"".join((head, text, _TIMESTAMP.pack(commit_timestamp_ms)))
 
 
@@ -204,6 +240,11 @@ def decode_offset(value: bytes) -> CommittedOffset:
         _, offset, leader_epoch, size, timestamp_ms = _BARE_OFFSET.unpack(value)
         if size == 0:
             return CommittedOffset(offset, None if leader_epoch < 0 else leader_epoch, "", timestamp_ms, None)
+    elif len(value) == _OFFSET_WITH_ID_SIZE_BYTES and value[:2] == _VERSION_4:
+        _, offset, leader_epoch, size, timestamp_ms, tags, topic_id = _BARE_OFFSET_WITH_ID.unpack(value)
+        if size == _EMPTY and tags == _TAGS_OF_ID:
+            epoch = None if leader_epoch < 0 else leader_epoch
+            return CommittedOffset(offset, epoch, "", timestamp_ms, None, UUID(bytes=topic_id))
     read = decode_value(OffsetCommitValue, value)
     return CommittedOffset(
         read.offset,
@@ -211,6 +252,7 @@ def decode_offset(value: bytes) -> CommittedOffset:
         read.metadata,
         read.commit_timestamp,
         None if read.expire_timestamp < 0 else read.expire_timestamp,
+        read.topic_id,
     )
 
 
@@ -220,8 +262,20 @@ def check_offset(value: bytes) -> None:
     Raises:
         CorruptLogError: as it does.
     """
-    if len(value) != _OFFSET_SIZE_BYTES or value[:2] != _VERSION_3 or value[_METADATA_AT - 2 : _METADATA_AT] != b"\0\0":
-        decode_offset(value)
+    if (
+        len(value) == _OFFSET_SIZE_BYTES
+        and value[:2] == _VERSION_3
+        and value[_METADATA_AT - 2 : _METADATA_AT] == b"\0\0"
+    ):
+        return
+    if (
+        len(value) == _OFFSET_WITH_ID_SIZE_BYTES
+        and value[:2] == _VERSION_4
+        and value[_METADATA_AT - 2] == _EMPTY
+        and value[_TAGS_AT : _TAGS_AT + 3] == _TAGS_OF_ID
+    ):
+        return
+    decode_offset(value)
 
 
 def encode_group(value: GroupMetadataValue) -> bytes:

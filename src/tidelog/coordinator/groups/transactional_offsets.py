@@ -11,7 +11,7 @@ from __future__ import annotations
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.coordinator.groups.group import Group, GroupState
 from tidelog.coordinator.groups.group_journal import GroupJournal
-from tidelog.coordinator.groups.offsets import TOPIC_NAME_LENGTH_MAX, is_metadata_too_large
+from tidelog.coordinator.groups.offsets import TOPIC_NAME_LENGTH_MAX, TopicIds, is_metadata_too_large
 from tidelog.coordinator.groups.pending_offsets import size_bytes
 from tidelog.coordinator.groups.records import encode_offset, offset_key_head, pack_partition
 from tidelog.journal import KeyValue, Moment, RequestId, TransactionPart
@@ -31,6 +31,7 @@ def on_commit(
     at: Moment,
     request: TxnOffsetCommitRequest,
     request_id: RequestId,
+    id_of: TopicIds,
     *,
     api_version: int,
 ) -> None:
@@ -50,6 +51,7 @@ def on_commit(
         partitions = []
         is_unknown = len(topic.name) > TOPIC_NAME_LENGTH_MAX
         head = b"" if is_unknown else offset_key_head(request.group_id, topic.name)
+        topic_id = id_of(topic.name)
         for one in topic.partitions:
             metadata = one.committed_metadata or ""
             code = Code.NONE
@@ -58,7 +60,7 @@ def on_commit(
             elif is_metadata_too_large(metadata, length_max):
                 code = Code.OFFSET_METADATA_TOO_LARGE
             else:
-                value = encode_offset(one.committed_offset, one.committed_leader_epoch, metadata, at.wall_ms)
+                value = encode_offset(one.committed_offset, one.committed_leader_epoch, metadata, at.wall_ms, topic_id)
                 records.append((head + pack_partition(one.partition_index), value))
                 more_bytes += size_bytes(request.group_id, topic.name, value)
             partitions.append(TxnOffsetCommitResponsePartition(one.partition_index, code.value))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ports import Rng
@@ -52,6 +53,7 @@ from tidelog.wire.messages.api_68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from tidelog.wire.primitives import ZERO_UUID
 
 METADATA_WAIT_MS = 1_000
 """How much longer a member has while the topics of the cluster are not known: nobody can be assigned anything."""
@@ -223,6 +225,12 @@ class ConsumerGroups:
         if group is not None:
             commit_checks.check_transactional_commit(group, self.members.topics, request)
         return group is not None
+
+    def topic_id(self, name: str) -> UUID:
+        """The id of a topic; zero if there is none, or the topics of the cluster are not known yet."""
+        topics = self.members.topics
+        found = None if topics is None else topics.view.topics_by_name.get(name)
+        return ZERO_UUID if found is None else found.topic_id
 
     def give_up(self, group_id: str) -> None:
         """A member of the classic protocol joins: a group without members gives its id up. Its offsets stay."""

@@ -27,6 +27,7 @@ from tidelog.wire.messages.api_09_offset_fetch import (
 )
 
 if TYPE_CHECKING:
+    from tidelog.metadata import MetadataImage
     from tidelog.server.api.ports import GroupsApi
 
 ERROR_OF_GROUP_FROM_VERSION = 2
@@ -38,17 +39,18 @@ def handle(
     node: GroupsApi, request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     version = context.api_version
+    image = node.image  # the coordinator looks the offsets up by now: a topic made anew meanwhile has another id
     groups = request.groups
     if version < SEVERAL_GROUPS_FROM_VERSION:
         groups = [OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)]
 
     by_id = version >= IDS_FROM_VERSION
-    unknown: list[list[OffsetFetchRequestTopic]] = [_named(node, group) if by_id else [] for group in groups]
+    unknown: list[list[OffsetFetchRequestTopic]] = [_named(image, group) if by_id else [] for group in groups]
 
     def respond(answers: list[Any]) -> OffsetFetchResponse:
         rows = [_row(group, answer) for group, answer in zip(groups, answers, strict=True)]
         for row, unknown_topics in zip(rows, unknown, strict=True) if by_id else ():
-            row.topics = with_ids(node.image, row.topics)
+            row.topics = with_ids(image, row.topics)
             if not row.error_code:
                 row.topics += [_unknown(topic) for topic in unknown_topics]
         if version >= SEVERAL_GROUPS_FROM_VERSION:
@@ -70,11 +72,11 @@ def _answer(node: GroupsApi, group: OffsetFetchRequestGroup, require_stable: boo
     )
 
 
-def _named(node: GroupsApi, group: OffsetFetchRequestGroup) -> list[OffsetFetchRequestTopic]:
+def _named(image: MetadataImage, group: OffsetFetchRequestGroup) -> list[OffsetFetchRequestTopic]:
     """Leave in the request the topics that there are, by their names. Returns the others."""
     if group.topics is None:
         return []
-    group.topics, unknown = named(node.image, group.topics)
+    group.topics, unknown = named(image, group.topics)
     return unknown
 
 
