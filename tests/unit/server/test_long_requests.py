@@ -417,7 +417,7 @@ def test_a_transaction_is_never_divided() -> None:
     assert is_long(api(ApiKey.ADD_PARTITIONS_TO_TXN), earlier, 100_000)
     division = DIVISIONS[ApiKey.ADD_PARTITIONS_TO_TXN]
     assert division.of(earlier).pieces_of(earlier) == [earlier]
-    light = [AddPartitionsToTxnTopic(name="t", partitions=list(range(30)))]
+    light = [AddPartitionsToTxnTopic(name="t", partitions=list(range(15)))]
     several = AddPartitionsToTxnRequest(
         transactions=[
             AddPartitionsToTxnTransaction(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tidelog.server.api.division import (
+    PRODUCED_MAX,
     WRITES_MAX,
     Division,
     added_partitions,
@@ -74,7 +75,7 @@ APIS: dict[int, ServedApi] = {
         "api_00_produce",
         (BROKER,),
         are_denied=of_topics("topic_data", partitions="partition_data", index="index"),
-        division=Division("topic_data", "responses", PRODUCED, weight_max=WRITES_MAX, waits_for_all=True),
+        division=Division("topic_data", "responses", PRODUCED, weight_max=PRODUCED_MAX, waits_for_all=True),
     ),
     ApiKey.FETCH: ServedApi(
         "api_01_fetch", (BROKER, CONTROLLER), module_of_controllers="api_01_fetch_metadata", are_denied=fetched
@@ -96,7 +97,7 @@ APIS: dict[int, ServedApi] = {
     ApiKey.OFFSET_FETCH: ServedApi(
         "api_09_offset_fetch",
         (BROKER,),
-        division=Division("groups", "groups", INDEXES_BY_TOPIC, earlier=INDEXES_BY_TOPIC),
+        division=Division("groups", "groups", INDEXES_BY_TOPIC, weight_max=WRITES_MAX, earlier=INDEXES_BY_TOPIC),
     ),
     ApiKey.FIND_COORDINATOR: ServedApi(
         "api_10_find_coordinator", (BROKER,), division=Division("coordinator_keys", "coordinators")

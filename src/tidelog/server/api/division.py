@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 ELEMENTS_MAX = 256
 """In a piece. The dearest take some ten microseconds each."""
-WRITES_MAX = 64
-"""In a piece of which each element is a write to a log of its own, or asks a coordinator."""
+PRODUCED_MAX = 64
+"""In a piece of which each element is a write to a log of its own. Producers send as many, and are answered at once."""
+WRITES_MAX = 32
+"""In a piece of which each element asks a coordinator, or writes to a log that it needs first."""
 RECORDS_MAX = 64
 """In a piece that becomes records of the metadata log: each takes some hundred microseconds here, and at every node."""
 
