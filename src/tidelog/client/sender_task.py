@@ -18,7 +18,7 @@ from tidelog.base.errors import (
     refusal,
 )
 from tidelog.base.ids import BrokerId, TopicId, TopicPartition
-from tidelog.client.cluster import Cluster, World, is_retriable
+from tidelog.client.cluster import PATIENCE_MS_MIN, Cluster, World, is_retriable
 from tidelog.client.core.accumulator import Accumulator, PendingBatch
 from tidelog.client.core.metadata_cache import MetadataChanges
 from tidelog.client.core.produce_messages import (
@@ -90,6 +90,8 @@ class SenderTask:
         self._timer: asyncio.TimerHandle | None = None
         self._connecting: set[BrokerId] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unanswered: dict[asyncio.Future[ProduceResponse], tuple[Send, float]] = {}  # and since when; oldest first
+        self._silence_timer: asyncio.TimerHandle | None = None
         self._progress = asyncio.Event()
         self._failed: list[PendingBatch] = []
         cluster.on_changes(self._on_metadata)
@@ -192,8 +194,9 @@ class SenderTask:
             self._sender.fail_all(error)
             self._sender.abort_in_flight(error)
         self._process_ready()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._silence_timer):
+            if timer is not None:
+                timer.cancel()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -252,6 +255,8 @@ class SenderTask:
             self._on_lost(send, bug, sent=False)  # so that nobody waits for it for ever
         else:
             future.add_done_callback(partial(self._on_response, send, names))
+            self._unanswered[future] = (send, asyncio.get_running_loop().time())
+            self._watch_silence()
 
     async def _leave(self, connection: Connection, send: Send) -> None:
         """A request that nobody answers is done with once it has left: a slow broker is waited for."""
@@ -282,8 +287,10 @@ class SenderTask:
     def _on_response(
         self, send: Send, names: dict[TopicId, str] | None, future: asyncio.Future[ProduceResponse]
     ) -> None:
+        self._unanswered.pop(future, None)
         if future.cancelled():
-            self._on_lost(send, NetworkError("the request was cancelled"), sent=True)
+            why = f"broker {send.broker_id} has not answered, and another leads in its place by now"
+            self._on_lost(send, NetworkError(why), sent=True)
             return
         error = future.exception()
         if error is not None:
@@ -299,6 +306,31 @@ class SenderTask:
                 if batch.outcome is None:
                     self._sender.on_answer(batch, answers.get(batch.topic_partition, LEFT_OUT), now_ms)
         self.pump()
+
+    # Silence.
+    def _watch_silence(self) -> None:
+        if self._silence_timer is None and self._unanswered and not self.appender.is_closed:
+            self._silence_timer = asyncio.get_running_loop().call_later(PATIENCE_MS_MIN / 1000, self._on_silence)
+
+    def _on_silence(self) -> None:
+        """A broker that has not answered for a while may lead no more: ask who does, and turn to them.
+
+        With sequences only: the next leader tells what it has already. A late answer of the former one is not waited
+        for. Java's producer and librdkafka wait for it until `request.timeout.ms` is over.
+        """
+        self._silence_timer = None
+        before = asyncio.get_running_loop().time() - PATIENCE_MS_MIN / 1000
+        silent = [(future, send) for future, (send, since) in self._unanswered.items() if since <= before]
+        if silent and self._settings.idempotent:
+            for future, send in silent:
+                if any(self._is_led_elsewhere(batch, send.broker_id) for batch in send.batches):
+                    future.cancel()
+            self._cluster.refresh_soon()
+        self._watch_silence()
+
+    def _is_led_elsewhere(self, batch: PendingBatch, broker_id: BrokerId) -> bool:
+        view = self._cluster.metadata.partition(batch.topic_partition)
+        return view is not None and view.leader_id not in (None, broker_id)
 
     # What follows from it.
     def _process_ready(self) -> None:

@@ -13,10 +13,13 @@ from support.fixtures.modelled_admin import FAST
 from support.fixtures.scripted_broker import SILENT, ScriptedBroker
 from tidelog import TopicPartition, aio
 from tidelog.base.ids import Offset, PartitionIndex
+from tidelog.records import split_batches
 from tidelog.wire import ApiKey
+from tidelog.wire.messages import api_00_produce as produce
 from tidelog.wire.messages import api_02_list_offsets as list_offsets
 from tidelog.wire.messages import api_03_metadata as metadata
 from tidelog.wire.messages import api_23_offset_for_leader_epoch as epoch_end
+from tidelog.wire.messages.api_22_init_producer_id import InitProducerIdResponse
 
 PARTITION = TopicPartition("flights", PartitionIndex(0))
 
@@ -28,9 +31,12 @@ class Replica(ScriptedBroker):
         super().__init__()
         self.brokers = brokers
         self.leader_id = 0
+        self.written: list[int] = []
         self.on(ApiKey.METADATA, self._metadata)
         self.on(ApiKey.LIST_OFFSETS, self._list_offsets)
         self.on(ApiKey.OFFSET_FOR_LEADER_EPOCH, self._epoch_end)
+        self.on(ApiKey.INIT_PRODUCER_ID, lambda request, version: InitProducerIdResponse(producer_id=1))
+        self.on(ApiKey.PRODUCE, self._produce)
 
     def _metadata(self, request: metadata.MetadataRequest, version: int) -> metadata.MetadataResponse:
         names = ["flights"] if request.topics is None else [topic.name for topic in request.topics]
@@ -52,6 +58,18 @@ class Replica(ScriptedBroker):
     def _list_offsets(self, request: list_offsets.ListOffsetsRequest, version: int) -> list_offsets.ListOffsetsResponse:
         row = list_offsets.ListOffsetsPartitionResponse(partition_index=0, offset=Offset(7), leader_epoch=5)
         return list_offsets.ListOffsetsResponse(topics=[list_offsets.ListOffsetsTopicResponse("flights", [row])])
+
+    def _produce(self, request: produce.ProduceRequest, version: int) -> produce.ProduceResponse:
+        (topic,) = request.topic_data
+        (partition,) = topic.partition_data
+        assert partition.records is not None
+        self.written += [header.base_sequence for _, header in split_batches(partition.records)]
+        row = produce.PartitionProduceResponse(index=0, error_code=0, base_offset=self.written[-1])
+        return produce.ProduceResponse(
+            responses=[
+                produce.TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[row])
+            ]
+        )
 
     def _epoch_end(
         self, request: epoch_end.OffsetForLeaderEpochRequest, version: int
@@ -124,3 +142,29 @@ def test_a_leader_that_does_not_answer_is_left_as_soon_as_another_leads(then: Ca
     # Whoever waited for the first one would wait for ever.
     hour = 3_600_000
     run(scenario, request_timeout_ms=hour, socket_connection_setup_timeout_ms=hour)
+
+
+def test_what_a_silent_leader_was_sent_goes_to_the_next_in_its_order() -> None:
+    async def main() -> None:
+        brokers: list[Replica] = []
+        async with Replica(brokers) as first, Replica(brokers) as second:
+            brokers += [first, second]
+            hour = 3_600_000
+            async with aio.Producer(
+                second.address, batch_size=1, linger_ms=0, request_timeout_ms=hour, delivery_timeout_ms=2 * hour
+            ) as producer:
+                await (await producer.send("flights", b"before", partition=0))
+                asked = asyncio.Event()
+
+                def stay_silent(request: produce.ProduceRequest, version: int) -> object:
+                    asked.set()
+                    return SILENT
+
+                first.on(ApiKey.PRODUCE, stay_silent)
+                sent = [await producer.send("flights", b"after", partition=0) for _ in range(3)]
+                await asked.wait()
+                second.leader_id = first.leader_id = 1
+                await asyncio.gather(*sent)
+            assert (first.written, second.written) == ([0], [1, 2, 3])
+
+    asyncio.run(main())
