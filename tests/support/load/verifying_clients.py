@@ -86,6 +86,8 @@ def produce_with_theirs(load: VerifyingLoad, name: str) -> None:
             "max.in.flight.requests.per.connection": 1 if name in PLAIN else 5,
             "linger.ms": 1,
             "message.timeout.ms": DELIVERY_MS_MAX,
+            "socket.timeout.ms": 20_000,  # so long it waits for a leader that is paused; by default 60 s
+            "request.timeout.ms": 15_000,
             "retry.backoff.ms": 20,
             "retry.backoff.max.ms": 200,
             "reconnect.backoff.ms": 10,
