@@ -22,7 +22,9 @@ from tidelog.base.ids import Offset, TopicId
 from tidelog.coordinator.groups import GroupCoordinator, GroupSettings
 from tidelog.coordinator.groups.consumer import (
     assignment,
+    consumer_groups,
     consumer_members,
+    long_records,
     target_assignments,
 )
 from tidelog.coordinator.groups.consumer.group import ConsumerGroupState
@@ -79,8 +81,10 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         if in_pieces:
             self.patch.setattr(consumer_members, "AT_ONCE_MAX", 0)
-            for module in (assignment, target_assignments):
-                self.patch.setattr(module, "PIECE", 1)
+            self.patch.setattr(consumer_groups, "NAMES_AT_ONCE", 0)
+            self.patch.setattr(target_assignments, "TOPICS_AT_ONCE", 0)
+            self.patch.setattr(long_records, "ELEMENTS_AT_ONCE", 1)
+            self.patch.setattr(assignment, "PIECE", 1)
         self.in_pieces = in_pieces
         self.readers: dict[tuple[TopicId, int, int], str] = {}
         consumer = ConsumerGroupSettings(assignment_interval_ms=interval_ms, group_size_max=size_max)

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from support.executed_lines import executed_lines
-from support.fixtures.coordinated_consumers import Consumers
+from support.fixtures.coordinated_consumers import Consumers, topic_id
 from tidelog.base.errors import Code
 from tidelog.coordinator.groups import GroupSettings
-from tidelog.coordinator.groups.consumer.heartbeat_checks import TOPIC_NAMES_MAX
+from tidelog.coordinator.groups.consumer import long_records, recorded
+from tidelog.coordinator.groups.consumer.assignment import Pace, finished
+from tidelog.coordinator.groups.consumer.group import ConsumerGroup, ConsumerGroupState, MatchedTopics
+from tidelog.coordinator.groups.consumer.heartbeat_checks import TOPIC_NAMES_MAX, Lists
 from tidelog.coordinator.groups.consumer.known_topics import CHANGED_MAX, KnownTopics
+from tidelog.coordinator.groups.consumer.member import ConsumerSubscription, CurrentAssignment
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
+from tidelog.coordinator.groups.consumer_group_records import ConsumerMemberState
 from tidelog.journal import RequestId
+from tidelog.wire.messages.api_68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 AT_ONCE = GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=0))
 REQUEST_LINES_MAX = 5_000
-PIECE_LINES_MAX = 20_000
+PIECE_LINES_MAX = 25_000
 """Each is a millisecond or a few."""
 
 
@@ -109,7 +117,7 @@ def test_a_piece_of_an_assignment_is_as_much_as_fits_in_it_however_small_the_top
             world.coordinator.on_time(now_ms=world.now_ms, wall_ms=world.wall_ms)
             world.drive()
             pieces += 1
-        assert 5 < pieces < 150
+        assert 5 < pieces < 250
 
 
 def test_the_assignment_of_a_small_group_does_not_wait_for_that_of_a_large_one() -> None:
@@ -121,3 +129,78 @@ def test_the_assignment_of_a_small_group_does_not_wait_for_that_of_a_large_one()
         world.coordinator.on_time(now_ms=world.now_ms, wall_ms=world.wall_ms)
         world.drive()
     assert large not in world.answers
+
+
+def test_no_step_is_long_though_one_member_reads_all_topics_of_a_large_cluster() -> None:
+    names = named(6_000)
+    world = Consumers(AT_ONCE, topics=dict.fromkeys(names, 1))
+
+    def beat(member_id: str) -> None:
+        current = world.group.current(member_id)
+        lists = Lists(None, {topic: frozenset(partitions) for topic, partitions in current.assigned.items()})
+        request_id = world.request_id()
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id=member_id, member_epoch=current.member_epoch, topic_partitions=[]
+        )
+
+        def ask() -> None:
+            world.consumers.on_consumer_group_heartbeat(
+                request_id,
+                request,
+                api_version=1,
+                client_id="client",
+                client_host="/127.0.0.1",
+                now_ms=world.now_ms,
+                wall_ms=world.wall_ms,
+                lists=lists,
+            )
+            world.drive()
+
+        assert executed_lines(ask) < REQUEST_LINES_MAX
+        assert longest_piece(world) < PIECE_LINES_MAX
+        world.heard(request_id)
+
+    for member_id in "ab":
+        request = world.beat(member_id, 0, topics=None, pattern="topic-.*", owned={}, rebalance_ms=60_000)
+        assert longest_piece(world) < PIECE_LINES_MAX
+        world.heard(request)
+        world.now_ms += 1
+    for member_id in "abaabb":
+        beat(member_id)
+    assert world.group.state is ConsumerGroupState.STABLE
+    assert [sum(map(len, world.group.current(one).assigned.values())) for one in "ab"] == [3_000, 3_000]
+    world.beat("c", 0, topics=names, owned={}, rebalance_ms=60_000)
+    assert longest_piece(world) < PIECE_LINES_MAX
+    before = world.group.clone().canonical()
+    world.fail_over()
+    assert world.group.canonical() == before
+
+
+@given(st.integers(0, 30), st.integers(0, 30), st.integers(1, 7))
+def test_records_that_are_made_in_pieces_are_as_those_that_are_made_at_once(
+    count: int, revoked_count: int, at_once: int
+) -> None:
+    target = {topic_id(name): frozenset(range(index % 5 + 1)) for index, name in enumerate(named(count))}
+    held = {topic: dict.fromkeys(partitions, 3) for topic, partitions in target.items()}
+    given_up = {topic_id(f"other-{number}"): {7: 2} for number in range(revoked_count)}
+    current = CurrentAssignment(5, 4, ConsumerMemberState.UNREVOKED_PARTITIONS, held, given_up)
+    matched = MatchedTopics(frozenset(named(count)), 7, 99)
+    subscription = ConsumerSubscription("c", "h", "i", None, tuple(named(count)), "p.*", 5, "range")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(long_records, "ELEMENTS_AT_ONCE", at_once)
+        for made, expected in (
+            (long_records.target_record("g", "m", target, Pace()), recorded.target_record("g", "m", target)),
+            (long_records.current_record("g", "m", current, Pace()), recorded.current_record("g", "m", current)),
+            (long_records.pattern_record("g", "p", matched, Pace()), recorded.pattern_record("g", "p", matched)),
+            (
+                long_records.member_record("g", "m", subscription, Pace()),
+                recorded.member_record("g", "m", subscription),
+            ),
+        ):
+            record = finished(made)
+            assert record == expected
+            groups: dict[str, ConsumerGroup] = {}
+            read: dict[str, ConsumerGroup] = {}
+            recorded.apply(groups, record)
+            recorded.apply(read, expected)
+            assert groups["g"].canonical() == read["g"].canonical()

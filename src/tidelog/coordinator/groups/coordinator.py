@@ -173,7 +173,7 @@ class GroupCoordinator:
                 member.sync_request = None
             group.release()
         self.groups.clear()
-        self.consumer_groups.members.release(outcome)
+        self.consumer_groups.release(outcome)
         journal.state.pending.release()
 
     # What clients ask.

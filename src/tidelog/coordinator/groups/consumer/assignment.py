@@ -6,19 +6,21 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import merge
 from operator import attrgetter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tidelog.base.ids import TopicId
 
 R = TypeVar("R")
+T = TypeVar("T")
 
-PIECE = 1_500
-"""Members and partitions that are looked at in one go, about a millisecond."""
+PIECE = 1_000
+"""Members and partitions that are looked at in one go, in a millisecond or two."""
 
 Assignment = Mapping[TopicId, frozenset[int]]
 """Partitions by topic; no topic is there without a partition."""
 
 NOTHING: Assignment = {}
+NO_PARTITIONS: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,28 +91,33 @@ def intersects(one: Assignment, other: Assignment) -> bool:
 
 
 def sorted_topics(topics: Iterable[TopicId], pace: Pace) -> Pieces[list[TopicId]]:
-    """Topics in the order of their ids."""
-    runs: list[list[TopicId]] = [[]]
-    for topic in topics:
-        runs[-1].append(topic)
+    """Topics in the order of their ids. These are compared as numbers, which is much faster."""
+    return (yield from _sorted(topics, attrgetter("int"), pace))
+
+
+def sorted_names(names: Iterable[str], pace: Pace) -> Pieces[list[str]]:
+    """Names in their order."""
+    return (yield from _sorted(names, str, pace))
+
+
+def _sorted(elements: Iterable[T], key: Callable[[T], Any], pace: Pace) -> Pieces[list[T]]:
+    runs: list[list[T]] = [[]]
+    for element in elements:
+        runs[-1].append(element)
         if len(runs[-1]) >= PIECE:
-            runs[-1].sort(key=_number)
+            runs[-1].sort(key=key)
             runs.append([])
         if pace.counts(1):
             yield
-    runs[-1].sort(key=_number)
+    runs[-1].sort(key=key)
     if len(runs) == 1:
         return runs[0]
-    found: list[TopicId] = []
-    for topic in merge(*runs, key=_number):
-        found.append(topic)
-        if pace.counts(1):
+    found: list[T] = []
+    for element in merge(*runs, key=key):
+        found.append(element)
+        if pace.counts(2):
             yield
     return found
-
-
-_number = attrgetter("int")
-"""Ids are compared by that, which is much faster than to compare them."""
 
 
 def assigned_parts(ids: list[str], owners: Mapping[TopicId, list[int]], pace: Pace) -> Pieces[dict[str, Assignment]]:

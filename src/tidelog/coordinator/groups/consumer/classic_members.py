@@ -9,7 +9,7 @@ from __future__ import annotations
 from tidelog.base.errors import Code, KafkaError, MalformedMessageError, refusal
 from tidelog.base.ids import TopicId
 from tidelog.base.ports import Rng
-from tidelog.coordinator.groups.consumer.assignment import Assignment
+from tidelog.coordinator.groups.consumer.assignment import Assignment, Pace, Pieces
 from tidelog.coordinator.groups.consumer.consumer_members import Arrival, ConsumerMembers, has_to_act
 from tidelog.coordinator.groups.consumer.conversion import (
     classic_subscription,
@@ -96,7 +96,8 @@ class ClassicMembers:
         )
         owned = _owned(wanted, group.current(member_id), self._members.known)
 
-        def respond(current: CurrentAssignment) -> JoinGroupResponse:
+        def respond(current: CurrentAssignment, pace: Pace) -> Pieces[JoinGroupResponse]:
+            yield from ()
             return JoinGroupResponse(
                 generation_id=current.member_epoch,
                 protocol_type=PROTOCOL_TYPE,

@@ -12,32 +12,37 @@ Kafka: `GroupMetadataManager`.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 from uuid import UUID
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ports import Rng
 from tidelog.coordinator.deadlines import Alarm, Cause
-from tidelog.coordinator.groups.consumer import commit_checks, recorded
+from tidelog.coordinator.groups.consumer import commit_checks, long_records, recorded
+from tidelog.coordinator.groups.consumer.assignment import Pace, Pieces, sorted_topics
 from tidelog.coordinator.groups.consumer.consumer_members import Arrival, ConsumerMembers, has_to_act
 from tidelog.coordinator.groups.consumer.conversion import upgraded
 from tidelog.coordinator.groups.consumer.describe_consumer_groups import viewed
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup, MatchedTopics
 from tidelog.coordinator.groups.consumer.heartbeat_checks import (
+    Lists,
     check_epoch,
     check_heartbeat,
     check_joining,
     check_known,
     is_full,
-    owned_by,
+    lists_of,
     subscription_after,
 )
 from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
-from tidelog.coordinator.groups.consumer.member import CurrentAssignment, Holding
+from tidelog.coordinator.groups.consumer.member import NAME_BYTES, CurrentAssignment, Holding
 from tidelog.coordinator.groups.consumer.pattern_searches import Found, PatternSearches
+from tidelog.coordinator.groups.consumer.recorded import Said
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
-from tidelog.coordinator.groups.consumer.target_assignments import WaitingMember
+from tidelog.coordinator.groups.consumer.target_assignments import RECORD_WORK, WaitingMember
 from tidelog.coordinator.groups.group import Group, GroupState
 from tidelog.coordinator.groups.group_journal import GroupJournal
 from tidelog.coordinator.groups.records import group_key
@@ -55,6 +60,9 @@ from tidelog.wire.messages.api_68_consumer_group_heartbeat import (
 )
 from tidelog.wire.primitives import ZERO_UUID
 
+NAMES_AT_ONCE = 300
+"""Topics that a heartbeat names which is seen to in one go."""
+
 METADATA_WAIT_MS = 1_000
 """How much longer a member has while the topics of the cluster are not known: nobody can be assigned anything."""
 
@@ -67,6 +75,7 @@ class _Beat:
 
     request_id: RequestId
     request: ConsumerGroupHeartbeatRequest
+    lists: Lists
     client_id: str
     client_host: str
 
@@ -87,6 +96,10 @@ class ConsumerGroups:
         self._journal = journal
         self._classic = classic
         self._rng = rng
+        self._chores: deque[Pieces[None]] = deque()  # what takes long, one after the other
+        self._long_beats: dict[RequestId, None] = {}  # that are among them
+        self._pace = Pace()
+        self._at = Moment(0, 0)
 
     @property
     def groups(self) -> dict[str, ConsumerGroup]:
@@ -97,7 +110,7 @@ class ConsumerGroups:
     def next_ms(self) -> int | None:
         """When to call `on_time`: at once, while work is done in pieces; None if there is nothing to do."""
         searches = self.members.searches
-        is_idle = self.members.runs.is_idle and (searches is None or searches.is_idle)
+        is_idle = self.members.runs.is_idle and not self._chores and (searches is None or searches.is_idle)
         return None if is_idle else 0
 
     # What clients ask.
@@ -112,15 +125,25 @@ class ConsumerGroups:
         client_host: str,
         now_ms: int,
         wall_ms: int,
+        lists: Lists | None = None,
     ) -> None:
-        """Answered with a `ConsumerGroupHeartbeatResponse`."""
+        """Answered with a `ConsumerGroupHeartbeatResponse`.
+
+        Args:
+            lists: of the request, where they were made already.
+        """
 
         def beat(at: Moment) -> None:
             check_heartbeat(request, api_version, self.members.settings_of(request.group_id))
             if request.member_epoch < JOIN_MEMBER_EPOCH:
                 self._leave(request_id, request, at)
+                return
+            found = _Beat(request_id, request, lists or lists_of(request), client_id, client_host)
+            if len(found.lists.topic_names or ()) > NAMES_AT_ONCE:
+                self._long_beats[request_id] = None
+                self._chores.append(self._beat_in_pieces(found))
             else:
-                self._beat(_Beat(request_id, request, client_id, client_host), at)
+                self._beat(found, at)
 
         self._journal.run(request_id, now_ms, wall_ms, beat)
 
@@ -209,8 +232,23 @@ class ConsumerGroups:
         """Assign, and look patterns up, for a while."""
         self.members.runs.step(at)
         if self.members.searches is not None:
-            for found in self.members.searches.step():
-                self._on_found(found, at)
+            self._chores.extend(map(self._match_in_pieces, self.members.searches.step()))
+        self._at = at
+        while self._chores:
+            try:
+                next(self._chores[0])
+            except StopIteration:
+                self._chores.popleft()
+                continue
+            break
+
+    def release(self, error: KafkaError) -> None:
+        """The coordinator resigned: whoever waits is told `error`."""
+        for request_id in self._long_beats:
+            self._journal.answer_at_once(request_id, error)
+        self._long_beats.clear()
+        self._chores.clear()
+        self.members.release(error)
 
     def check_commit(self, request: OffsetCommitRequest, api_version: int) -> bool:
         """Whether it is of a consumer group, and may be committed. Raises what `commit_checks.check_commit` does."""
@@ -241,13 +279,31 @@ class ConsumerGroups:
 
     # Heartbeats.
 
-    def _beat(self, beat: _Beat, at: Moment) -> None:
+    def _beat_in_pieces(self, beat: _Beat) -> Pieces[None]:
+        """As `_beat`, of a member that names many topics."""
+        request, names = beat.request, beat.lists.topic_names
+        assert names is not None
+        if self.members.topics is not None:
+            yield from self.members.topics.look_at(names, self._pace)
+        group = self.groups.get(request.group_id)
+        old = None if group is None else group.subscriptions.get(request.member_id)
+        record = None
+        if request.member_id and (old is None or old.topic_names != names):
+            new = subscription_after(old, request, names, beat.client_id, beat.client_host)
+            record = yield from long_records.member_record(request.group_id, request.member_id, new, self._pace)
+        del self._long_beats[beat.request_id]
+        try:
+            self._beat(beat, self._at, record)
+        except KafkaError as error:
+            self._journal.answer(beat.request_id, error.with_traceback(None))
+
+    def _beat(self, beat: _Beat, at: Moment, record: KeyValue | None = None) -> None:
         request = beat.request
         is_joining = request.member_epoch == JOIN_MEMBER_EPOCH
         group, records = self._group(request.group_id, is_joining=is_joining)
         settings = self.members.settings_of(group.group_id)
         member_id = request.member_id or str(self._rng.uuid())
-        owned = owned_by(request)
+        owned = beat.lists.owned
         change = self.members.change_of(group)
         old_id: str | None = member_id
         if is_joining:
@@ -259,19 +315,23 @@ class ConsumerGroups:
             check_epoch(group.group_id, group.current(member_id), request.member_epoch, owned)
         old = None if old_id is None else group.subscriptions[old_id]
         before = group.current(member_id).assigned
-        new = subscription_after(old, request, beat.client_id, beat.client_host)
+        new = subscription_after(old, request, beat.lists.topic_names, beat.client_id, beat.client_host)
+        if record is not None and cast(Said, record[1]).meaning != new:
+            record = None  # another request of the member came before
 
-        def respond(current: CurrentAssignment) -> ConsumerGroupHeartbeatResponse:
-            is_told = is_joining or is_full(request) or not _is_same(before, current.assigned)
+        says_all = is_joining or is_full(request)
+
+        def respond(current: CurrentAssignment, pace: Pace) -> Pieces[ConsumerGroupHeartbeatResponse]:
+            is_told = says_all or not (yield from _is_same(before, current.assigned, pace))
             return ConsumerGroupHeartbeatResponse(
                 member_id=member_id,
                 member_epoch=current.member_epoch,
                 heartbeat_interval_ms=settings.heartbeat_interval_ms,
-                assignment=_told(current) if is_told else None,
+                assignment=(yield from _told(current, pace)) if is_told else None,
             )
 
-        arriving = WaitingMember(beat.request_id, member_id, owned, respond)
-        self.members.admit(change, arriving, new, Arrival(old_id, records), at)
+        arriving = WaitingMember(beat.request_id, member_id, owned, respond, says_all)
+        self.members.admit(change, arriving, new, Arrival(old_id, records, record), at)
 
     def _group(self, group_id: str, *, is_joining: bool) -> tuple[ConsumerGroup, tuple[KeyValue, ...]]:
         """The group, and the records that are missing of it, where it was a classic group until now, or is new."""
@@ -320,31 +380,36 @@ class ConsumerGroups:
             for pattern in group.patterns if group.has_patterns else ():
                 searches.search(group.group_id, pattern)
 
-    def _on_found(self, found: Found, at: Moment) -> None:
+    def _match_in_pieces(self, found: Found) -> Pieces[None]:
+        """These are the topics of a pattern."""
         group = self.groups.get(found.group_id)
-        if group is None or found.pattern not in group.patterns:
+        if self._pace.counts(RECORD_WORK):
+            yield
+        if group is None or found.pattern not in group.patterns or self._is_known(group, found):
             return
-        before = group.matched.get(found.pattern)
-        if before is not None and before.topics == found.topics:
-            return
-        if not self._journal.memory.has_room(sum(map(len, found.topics))):
-            self._match(group, found._replace(topics=frozenset()), at)
+        known = self.members.known
+        topics = found.topics
+        if not self._journal.memory.has_room(NAME_BYTES * len(topics)):
             self._warn(found, "they have no room (group.coordinator.memory.bytes)")
-            return
-        try:
-            self._match(group, found, at)
-        except KafkaError:  # the record is larger than a batch
-            self._match(group, found._replace(topics=frozenset()), at)
+            topics = frozenset()
+        yield from known.look_at(topics, self._pace)
+        matched = MatchedTopics(topics, known.version, self._at.wall_ms)
+        record = yield from long_records.pattern_record(found.group_id, found.pattern, matched, self._pace)
+        if not self._journal.fits((record,)):
             self._warn(found, "they have no room in a batch of the log")
-
-    def _match(self, group: ConsumerGroup, found: Found, at: Moment) -> None:
-        """These are the topics of a pattern. Raises KafkaError: a record of the group is too large."""
-        before = group.matched.get(found.pattern)
+            matched = MatchedTopics(frozenset(), known.version, self._at.wall_ms)
+            record = recorded.pattern_record(found.group_id, found.pattern, matched)
+        if self.groups.get(found.group_id) is not group or found.pattern not in group.patterns:
+            return
         change = self.members.change_of(group)
-        change.match(found.pattern, MatchedTopics(found.topics, self.members.known.version, at.wall_ms))
-        if change.refresh() or before is not None or found.topics:
+        change.match(found.pattern, matched, record)
+        if change.refresh() or found.pattern in group.matched or matched.topics:
             change.raise_epoch()
         self.members.write(change)
+
+    def _is_known(self, group: ConsumerGroup, found: Found) -> bool:
+        matched = group.matched.get(found.pattern)
+        return matched is not None and matched.topics == found.topics
 
     def _warn(self, found: Found, why: str) -> None:
         logger.warning(
@@ -354,13 +419,24 @@ class ConsumerGroups:
         )
 
 
-def _is_same(one: Holding, other: Holding) -> bool:
-    return one is other or (
-        one.keys() == other.keys() and all(one[topic].keys() == other[topic].keys() for topic in one)
-    )
+def _is_same(one: Holding, other: Holding, pace: Pace) -> Pieces[bool]:
+    """Whether both are of the same partitions, since whichever epoch."""
+    if one is other or len(one) != len(other):
+        return one is other
+    for topic, partitions in one.items():
+        others = other.get(topic)
+        if others is None or (others is not partitions and others.keys() != partitions.keys()):
+            return False
+        if pace.counts(2):
+            yield
+    return True
 
 
-def _told(current: CurrentAssignment) -> ConsumerGroupHeartbeatAssignment:
-    return ConsumerGroupHeartbeatAssignment(
-        [ConsumerGroupHeartbeatPartitions(topic, sorted(current.assigned[topic])) for topic in sorted(current.assigned)]
-    )
+def _told(current: CurrentAssignment, pace: Pace) -> Pieces[ConsumerGroupHeartbeatAssignment]:
+    found = []
+    for topic in (yield from sorted_topics(current.assigned, pace)):
+        partitions = sorted(current.assigned[topic])
+        found.append(ConsumerGroupHeartbeatPartitions(topic, partitions))
+        if pace.counts(2 + len(partitions) // 8):
+            yield
+    return ConsumerGroupHeartbeatAssignment(found)

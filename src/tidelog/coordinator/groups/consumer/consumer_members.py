@@ -13,6 +13,7 @@ from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.coordinator.groups import rebalance
 from tidelog.coordinator.groups.consumer import recorded
+from tidelog.coordinator.groups.consumer.assignment import Pace, Pieces, finished
 from tidelog.coordinator.groups.consumer.conversion import downgraded, retire
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup
 from tidelog.coordinator.groups.consumer.group_change import GroupChange
@@ -34,10 +35,12 @@ class Arrival(NamedTuple):
     Attributes:
         old_id: under which it is a member already.
         records: what is to be written of its group before.
+        record: of what it wants, if that is made already.
     """
 
     old_id: str | None
     records: tuple[KeyValue, ...] = ()
+    record: KeyValue | None = None
 
 
 class ConsumerMembers:
@@ -87,17 +90,23 @@ class ConsumerMembers:
         group, member_id = change.group, arriving.member_id
         old = None if arrival.old_id is None else group.subscriptions[arrival.old_id]
         check_room(self._journal.memory, group.group_id, old, new)
-        _subscribe(change, member_id, old, new, may_differ=self.may_differ(group))
-        is_put_off = self.runs.is_under_way(group) or not self._assign_if_small(change, at)
-        current = None if is_put_off else change.reconcile(member_id, arriving.owned)
+        _subscribe(change, member_id, old, new, arrival.record, may_differ=self.may_differ(group))
+        is_under_way = self.runs.is_under_way(group)
+        is_assigned = is_under_way or self._assign_if_small(change, at)
+        current = None
+        if is_assigned and not is_under_way and not _is_heavy(change, arriving):
+            current = finished(change.reconcile(member_id, arriving.owned, Pace()))
         self.write(change, arrival.records)
         self._drop_classic(group.group_id, at)
         self._after(member_id, arrival.old_id, old, change, at)
         if current is not None:
-            self._journal.answer(arriving.request_id, arriving.respond(current))
+            self._journal.answer(arriving.request_id, finished(arriving.respond(current, Pace())))
             return
         recorded_group = self.groups[group.group_id]
-        self._start_run(recorded_group)
+        if not is_assigned:
+            self._start_run(recorded_group)
+        elif not is_under_way:
+            self.runs.start_moving(recorded_group)
         self.runs.wait(recorded_group, arriving)
 
     def remove(self, group: ConsumerGroup, member_ids: Collection[str], at: Moment) -> None:
@@ -150,20 +159,30 @@ class ConsumerMembers:
         if not self.runs.is_under_way(group):
             self.runs.start(group, self.change_of(group).assignment_input(), self.known)
 
-    def _advance(self, group: ConsumerGroup, waiting: WaitingMember, at: Moment) -> None:
-        """Move a member on that waited for an assignment, and answer it."""
+    def _advance(self, group: ConsumerGroup, waiting: WaitingMember, pace: Pace) -> Pieces[None]:
+        """Move a member on that waited, and answer it."""
         member_id = waiting.member_id
-        try:
-            group.member(member_id)
-            change = self.change_of(group)
-            current = change.reconcile(member_id, waiting.owned)
-            self.write(change)
-        except KafkaError as error:
-            self._journal.answer(waiting.request_id, error.with_traceback(None))
+        while True:
+            try:
+                subscription = group.member(member_id)
+                before = group.current(member_id)
+                change = self.change_of(group)
+                current = yield from change.reconcile(member_id, waiting.owned, pace)
+                if current is not before and current.partition_count + before.partition_count > AT_ONCE_MAX:
+                    yield from change.prepare_move(member_id, pace)
+                answer = yield from waiting.respond(current, pace)
+                if group.current(member_id) is not before or group.member(member_id) is not subscription:
+                    continue  # something happened to it meanwhile
+                group.indexed = change.moved
+                self.write(change)
+            except KafkaError as error:
+                self._journal.answer(waiting.request_id, error.with_traceback(None))
+                return
+            if member_id in change.changed_currents:
+                self.watch(group, member_id, self.runs.at, is_session=False)
+                yield from group.forget_index(member_id, before, pace)
+            self._journal.answer(waiting.request_id, answer)
             return
-        if member_id in change.changed_currents:
-            self.watch(group, member_id, at, is_session=False)
-        self._journal.answer(waiting.request_id, waiting.respond(current))
 
     def await_member(self, group: ConsumerGroup, member_id: str, at: Moment) -> None:
         """It is told to join again: it has its rebalance timeout for that, from the first time on."""
@@ -305,6 +324,14 @@ class ConsumerMembers:
         return True
 
 
+def _is_heavy(change: GroupChange, arriving: WaitingMember) -> bool:
+    """Whether it takes long to move a member on, or to tell it what it has."""
+    weight = change.move_weight(arriving.member_id)
+    if arriving.says_all:
+        weight = max(weight, change.current(arriving.member_id).partition_count)
+    return weight > AT_ONCE_MAX
+
+
 def has_to_act(group: ConsumerGroup, member_id: str) -> bool:
     """Whether the group waits for a member: to give partitions up, or, if it is a classic one, to join again."""
     current = group.current(member_id)
@@ -318,12 +345,13 @@ def _subscribe(
     member_id: str,
     old: ConsumerSubscription | None,
     new: ConsumerSubscription,
+    record: KeyValue | None,
     *,
     may_differ: bool,
 ) -> None:
     """Note what a member wants, and raise the group epoch if that, or a topic, is another than before."""
     assignor = None if old is None or old.assignor == new.assignor else change.assignor()
-    change.subscribe(member_id, new)
+    change.subscribe(member_id, new, record)
     is_raised = old is None or (old.topic_names, old.pattern) != (new.topic_names, new.pattern)
     if is_raised or may_differ:
         is_raised = change.refresh() or is_raised

@@ -19,9 +19,10 @@ from typing import TypeVar
 
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import TopicId
-from tidelog.coordinator.groups.consumer.assignment import NOTHING, Assignment
+from tidelog.coordinator.groups.consumer.assignment import NOTHING, Assignment, Pace, Pieces, finished
 from tidelog.coordinator.groups.consumer.known_topics import TopicsHash
 from tidelog.coordinator.groups.consumer.member import (
+    NAME_BYTES,
     NEW_MEMBER,
     ConsumerSubscription,
     CurrentAssignment,
@@ -67,6 +68,7 @@ class ConsumerGroup:
         target_epoch: the group epoch that the target assignment was made for.
         assigned_at_ms: when the target assignment was made, by the wall clock; None if never.
         static_members: the id of the member of each instance id.
+        indexed: what a member is about to have, where it is entered as the owner already. Not recorded.
         topics_hash: of the topics that it reads; None until it is taken. Not recorded.
         seen_version: of the metadata in which its topics were looked at last. Not recorded.
         downgraded_count_max: with more members it is known not to fit into a batch as a classic group. Not recorded.
@@ -91,6 +93,7 @@ class ConsumerGroup:
         self.consumer_count = 0
         self.votes: Counter[str | None] = Counter()
         self.size_bytes = GROUP_BYTES + 2 * len(group_id)
+        self.indexed: CurrentAssignment | None = None
         self._owners: dict[TopicId, dict[int, str]] = {}
         self._topics: Counter[str] = Counter()  # how many members and patterns name each
         self._patterns: Counter[str] = Counter()
@@ -157,7 +160,11 @@ class ConsumerGroup:
 
     def owner(self, topic: TopicId, partition: int) -> str | None:
         """The member that has a partition, be it to give it up."""
-        return self._owners.get(topic, {}).get(partition)
+        owner = self._owners.get(topic, {}).get(partition)
+        if owner is None:
+            return None
+        current = self.currents.get(owner)
+        return None if current is None or current.assignment_epoch(topic, partition) is None else owner
 
     @property
     def topics(self) -> Mapping[str, int]:
@@ -231,33 +238,61 @@ class ConsumerGroup:
             self.size_bytes += PARTITION_BYTES * sum(map(len, target.values()))
 
     def set_current(self, member_id: str, current: CurrentAssignment | None) -> None:
-        """What a member has; None for a tombstone."""
+        """What a member has; None for a tombstone.
+
+        The index of owners follows at once, unless it is kept in pieces (`index`, `forget_index`).
+        """
         old = self.currents.pop(member_id, None)
         if old is not None:
             self.size_bytes -= PARTITION_BYTES * old.partition_count
-            for holding in (old.assigned, old.revoking):
-                for topic, partitions in holding.items():
-                    owners = self._owners.get(topic, {})
-                    for partition in partitions:
-                        if owners.get(partition) == member_id:
-                            del owners[partition]
-                    if not owners:
-                        self._owners.pop(topic, None)
         if current is not None:
             self.currents[member_id] = current
             self.size_bytes += PARTITION_BYTES * current.partition_count
-            for holding in (current.assigned, current.revoking):
-                for topic, partitions in holding.items():
-                    self._owners.setdefault(topic, {}).update(dict.fromkeys(partitions, member_id))
+        if self.indexed is None or self.indexed is not current:
+            finished(self.forget_index(member_id, old, Pace()))
+            if current is not None:
+                finished(self.index(member_id, NEW_MEMBER if old is None else old, current, Pace()))
+        self.indexed = None
+
+    def index(self, member_id: str, before: CurrentAssignment, current: CurrentAssignment, pace: Pace) -> Pieces[None]:
+        """Enter a member as the owner of what it is about to have: nobody takes it for that before it has."""
+        owners = self._owners
+        for holding in (current.assigned, current.revoking):
+            for topic, partitions in holding.items():
+                if before.assigned.get(topic) is partitions:
+                    continue
+                owners_of_topic = owners.get(topic)
+                if owners_of_topic is None:
+                    owners_of_topic = owners[topic] = {}
+                for partition in partitions:
+                    owners_of_topic[partition] = member_id
+                if pace.counts(1 + len(partitions)):
+                    yield
+
+    def forget_index(self, member_id: str, old: CurrentAssignment | None, pace: Pace) -> Pieces[None]:
+        """Forget that a member owned what it has not any more."""
+        current = self.currents.get(member_id, NEW_MEMBER)
+        for holding in () if old is None else (old.assigned, old.revoking):
+            for topic, partitions in holding.items():
+                if current.assigned.get(topic) is partitions:
+                    continue
+                owners = self._owners.get(topic, {})
+                for partition in partitions:
+                    if owners.get(partition) == member_id and current.assignment_epoch(topic, partition) is None:
+                        del owners[partition]
+                if not owners:
+                    self._owners.pop(topic, None)
+                if pace.counts(1 + len(partitions)):
+                    yield
 
     def set_matched(self, pattern: str, matched: MatchedTopics | None) -> None:
         """The topics of a pattern; None for a tombstone."""
         old = self.matched.pop(pattern, None)
         if old is not None:
-            self.size_bytes -= len(pattern) + 60 * len(old.topics)
+            self.size_bytes -= len(pattern) + NAME_BYTES * len(old.topics)
         if matched is not None:
             self.matched[pattern] = matched
-            self.size_bytes += len(pattern) + 60 * len(matched.topics)
+            self.size_bytes += len(pattern) + NAME_BYTES * len(matched.topics)
         if pattern in self._patterns:
             self._topics.update(() if matched is None else matched.topics)
             _take(self._topics, () if old is None else old.topics)
@@ -288,7 +323,6 @@ class ConsumerGroup:
             "targets": self.targets,
             "currents": self.currents,
             "matched": self.matched,
-            "owners": self._owners,
             "topics": self._topics,
             "votes": self.votes,
             "consumer_count": self.consumer_count,

@@ -6,12 +6,12 @@ Kafka: `TargetAssignmentBuilder`, and the records that `GroupMetadataManager` co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from tidelog.base.ids import TopicId
-from tidelog.coordinator.groups.consumer import recorded
-from tidelog.coordinator.groups.consumer.assignment import Assignment, finished
+from tidelog.coordinator.groups.consumer import long_records, recorded
+from tidelog.coordinator.groups.consumer.assignment import Assignment, Pace, Pieces, finished
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup, MatchedTopics
 from tidelog.coordinator.groups.consumer.known_topics import KnownTopics, TopicsHash
 from tidelog.coordinator.groups.consumer.member import (
@@ -24,6 +24,7 @@ from tidelog.coordinator.groups.consumer.member import (
 from tidelog.coordinator.groups.consumer.reconciliation import reconciled
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
 from tidelog.coordinator.groups.consumer.target_assignments import AssignmentInput
+from tidelog.coordinator.groups.consumer_group_records import ConsumerMemberState
 from tidelog.journal import KeyValue
 from tidelog.wire.messages.api_68_consumer_group_heartbeat import LEAVE_STATIC_MEMBER_EPOCH
 
@@ -34,6 +35,7 @@ class GroupChange:
     Attributes:
         epoch: the group epoch.
         target_epoch: that the target assignment is made for.
+        moved: what a member is to have, where all that takes long about writing it is done.
     """
 
     def __init__(self, group: ConsumerGroup, known: KnownTopics, settings: ConsumerGroupSettings) -> None:
@@ -45,9 +47,13 @@ class GroupChange:
         self._settings = settings
         self._assigned_at_ms: int | None = None
         self._topics_hash: TopicsHash | None = None
+        self.moved: CurrentAssignment | None = None
+        self._moved_record: KeyValue | None = None
         self._subscriptions: dict[str, ConsumerSubscription | None] = {}
         self._targets: dict[str, Assignment] = {}
         self._currents: dict[str, CurrentAssignment] = {}
+        self._member_records: dict[str, KeyValue] = {}  # those that were made beforehand
+        self._pattern_records: dict[str, KeyValue] = {}
         self._matched: dict[str, MatchedTopics] = {}
 
     # The members.
@@ -67,11 +73,17 @@ class GroupChange:
         found = self._currents.get(member_id)
         return self.group.current(member_id) if found is None else found
 
-    def subscribe(self, member_id: str, subscription: ConsumerSubscription) -> None:
-        """A member joins, or wants something else. Whether the group epoch is raised is for the caller to say."""
+    def subscribe(self, member_id: str, subscription: ConsumerSubscription, record: KeyValue | None = None) -> None:
+        """A member joins, or wants something else. Whether the group epoch is raised is for the caller to say.
+
+        Args:
+            record: of it, if that is made already.
+        """
         old = self.group.subscriptions.get(member_id)
         if old != subscription:
             self._subscriptions[member_id] = subscription
+            if record is not None:
+                self._member_records[member_id] = record
 
     def remove(self, member_id: str) -> None:
         """A member is out: all that it had is free."""
@@ -103,9 +115,15 @@ class GroupChange:
 
     # Epochs.
 
-    def match(self, pattern: str, matched: MatchedTopics) -> None:
-        """The topics of a pattern were looked up."""
+    def match(self, pattern: str, matched: MatchedTopics, record: KeyValue | None = None) -> None:
+        """The topics of a pattern were looked up.
+
+        Args:
+            record: of them, if that is made already.
+        """
         self._matched[pattern] = matched
+        if record is not None:
+            self._pattern_records[pattern] = record
 
     def refresh(self) -> bool:
         """Take the hash of the topics that the group reads. Returns whether it differs.
@@ -121,7 +139,7 @@ class GroupChange:
         self.metadata_hash = self._topics_hash.recorded
         return self.metadata_hash != before
 
-    def _other_topics(self) -> tuple[Iterable[str], Iterable[str]]:
+    def _other_topics(self) -> tuple[Collection[str], Collection[str]]:
         """The topics that the group will read, and those that it will not read any more."""
         group = self.group
         added: Counter[str] = Counter()
@@ -206,25 +224,42 @@ class GroupChange:
         self.target_epoch = self.epoch
         self._assigned_at_ms = wall_ms
 
-    def reconcile(self, member_id: str, owned: Assignment | None) -> CurrentAssignment:
+    def move_weight(self, member_id: str) -> int:
+        """About how much work it is to move a member on: the partitions that it has, and is to have."""
+        current = self.current(member_id)
+        if current.member_epoch == self.target_epoch == self.epoch and current.state is ConsumerMemberState.STABLE:
+            return 0
+        return current.partition_count + sum(map(len, self._target(member_id).values()))
+
+    def reconcile(self, member_id: str, owned: Assignment | None, pace: Pace) -> Pieces[CurrentAssignment]:
         """Move a member on. Returns what it has then."""
         before = self.current(member_id)
         subscription = self._subscriptions.get(member_id) or self.group.subscriptions[member_id]
         wanted = None
         if self.epoch > self.target_epoch:
-            wanted = self._known.ids({*subscription.topic_names, *self._matched_topics(subscription.pattern)})
+            named = yield from self._known.ids_in_pieces(subscription.topic_names, pace)
+            matched = yield from self._known.ids_in_pieces(self._matched_topics(subscription.pattern), pace)
+            wanted = named | matched
 
         def is_free(topic: TopicId, partition: int) -> bool:
             owner = self.group.owner(topic, partition)
             is_out = owner in self._subscriptions and self._subscriptions[owner] is None
             return owner is None or owner == member_id or is_out
 
-        after = reconciled(
-            before, self.target_epoch, self._target(member_id), owned=owned, wanted=wanted, is_free=is_free
+        after = yield from reconciled(
+            before, self.target_epoch, self._target(member_id), owned=owned, wanted=wanted, is_free=is_free, pace=pace
         )
         if after != before:
             self._currents[member_id] = after
         return after
+
+    def prepare_move(self, member_id: str, pace: Pace) -> Pieces[None]:
+        """Do beforehand what takes long about writing what a member has, if that changes."""
+        current = self._currents.get(member_id)
+        if current is not None:
+            self.moved = current
+            self._moved_record = yield from long_records.current_record(self.group.group_id, member_id, current, pace)
+            yield from self.group.index(member_id, self.group.current(member_id), current, pace)
 
     # The records.
 
@@ -239,16 +274,22 @@ class GroupChange:
                 records += recorded.member_tombstones(group_id, member_id)
         for member_id, subscription in self._subscriptions.items():
             if subscription is not None:
-                records.append(recorded.member_record(group_id, member_id, subscription))
+                records.append(
+                    self._member_records.get(member_id) or recorded.member_record(group_id, member_id, subscription)
+                )
         for pattern, matched in self._matched.items():
-            records.append(recorded.pattern_record(group_id, pattern, matched))
+            records.append(self._pattern_records.get(pattern) or recorded.pattern_record(group_id, pattern, matched))
         if self._subscriptions and self.group.matched:
             wanted = {one.pattern for one in self.members().values()}
             records += (recorded.pattern_record(group_id, one, None) for one in self.group.matched if one not in wanted)
         records += (recorded.target_record(group_id, *one) for one in self._targets.items())
         if self._assigned_at_ms is not None:
             records.append(recorded.target_epoch_record(group_id, self.target_epoch, self._assigned_at_ms))
-        records += (recorded.current_record(group_id, *one) for one in self._currents.items())
+        for member_id, current in self._currents.items():
+            is_prepared = self._moved_record is not None and current is self.moved
+            record = self._moved_record if is_prepared else recorded.current_record(group_id, member_id, current)
+            assert record is not None
+            records.append(record)
         return records
 
     @property

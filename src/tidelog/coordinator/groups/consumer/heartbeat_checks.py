@@ -5,6 +5,8 @@ Kafka: the checks of `GroupMetadataManager`.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups.consumer.assignment import Assignment
@@ -72,18 +74,40 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, api_version: int, se
         topic_pattern(pattern)
 
 
+class Lists(NamedTuple):
+    """What a heartbeat lists, as groups keep it. Made of a long one on another thread.
+
+    Attributes:
+        topic_names: that it names; None if it names none.
+        owned: what the member says that it reads; None if it does not say.
+    """
+
+    topic_names: tuple[str, ...] | None
+    owned: Assignment | None
+
+
+def lists_of(request: ConsumerGroupHeartbeatRequest) -> Lists:
+    """What a heartbeat lists."""
+    names = request.subscribed_topic_names
+    return Lists(None if names is None else tuple(sorted(set(names))), _owned_by(request))
+
+
 def subscription_after(
-    old: ConsumerSubscription | None, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str
+    old: ConsumerSubscription | None,
+    request: ConsumerGroupHeartbeatRequest,
+    names: tuple[str, ...] | None,
+    client_id: str,
+    client_host: str,
 ) -> ConsumerSubscription:
     """What the member wants now: what it left out stays. A client of another address is the same member."""
     before = old or ConsumerSubscription(client_id, client_host)
-    names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
+    pattern = request.subscribed_topic_regex
     return ConsumerSubscription(
         client_id=client_id,
         client_host=client_host,
         instance_id=before.instance_id if request.instance_id is None else request.instance_id,
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
-        topic_names=before.topic_names if names is None else tuple(sorted(set(names))),
+        topic_names=before.topic_names if names is None or names == before.topic_names else names,
         pattern=before.pattern if pattern is None else pattern or None,
         rebalance_timeout_ms=(
             before.rebalance_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
@@ -92,14 +116,14 @@ def subscription_after(
     )
 
 
-def owned_by(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
-    """What the member says that it reads; None if it does not say."""
+def _owned_by(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
     if request.topic_partitions is None:
         return None
     owned: dict[TopicId, frozenset[int]] = {}
     for one in request.topic_partitions:
         topic = TopicId(one.topic_id)
-        owned[topic] = owned.get(topic, frozenset()).union(one.partitions)
+        before = owned.get(topic)
+        owned[topic] = frozenset(one.partitions) if before is None else before.union(one.partitions)
     return owned
 
 

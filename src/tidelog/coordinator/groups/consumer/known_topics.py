@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator, Set
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -113,9 +113,9 @@ class KnownTopics:
         """The names that patterns are matched against: those of internal topics are not among them."""
         return (name for name in self.view.topics_by_name if name not in INTERNAL_TOPICS)
 
-    def is_matchable(self, name: str) -> bool:
-        """Whether a pattern may match the topic."""
-        return name in self.view.topics_by_name and name not in INTERNAL_TOPICS
+    def still_matchable(self, names: Set[str]) -> frozenset[str]:
+        """Those of them that a pattern may match."""
+        return frozenset(self.view.topics_by_name.keys() & names).difference(INTERNAL_TOPICS)
 
     def hash_of(self, names: Collection[str]) -> TopicsHash:
         """A number that changes with the topics that exist, their partitions and the racks of these (KIP-1101).
@@ -143,21 +143,31 @@ class KnownTopics:
             total += self._total((name,)) - then
         return TopicsHash(self.version, total)
 
-    def hash_with(self, before: TopicsHash, added: Iterable[str], removed: Iterable[str]) -> TopicsHash:
+    def hash_with(self, before: TopicsHash, added: Collection[str], removed: Collection[str]) -> TopicsHash:
         """The hash of other topics, from one that was taken from the metadata as they are now."""
         return TopicsHash(self.version, before.total + self._total(added) - self._total(removed))
 
-    def _total(self, names: Iterable[str]) -> int:
+    def look_at(self, names: Iterable[str], pace: Pace) -> Pieces[None]:
+        """Make the hashes of topics that were not asked for yet, so that `hash_of` takes less long."""
+        topics = self.view.topics_by_name
+        for name in names:
+            if name not in self._hashes and name in topics:
+                topic = topics[name]
+                self._hash(topic)
+                if pace.counts(20 + len(topic.partitions)):
+                    yield
+                    topics = self.view.topics_by_name
+            elif pace.counts(1):
+                yield
+                topics = self.view.topics_by_name
+
+    def _total(self, names: Collection[str]) -> int:
         topics = self.view.topics_by_name
         hashes = self._hashes
-        total = 0
-        for name in names:
-            found = hashes.get(name)
-            if found is not None:
-                total += found
-            elif name in topics:
-                total += self._hash(topics[name])
-        return total
+        there = topics.keys() & names
+        for name in there - hashes.keys():
+            self._hash(topics[name])
+        return sum(map(hashes.__getitem__, there))
 
     def _hash(self, topic: TopicImage) -> int:
         found = self._hashes.get(topic.name)

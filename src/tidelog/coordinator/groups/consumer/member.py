@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups.consumer.assignment import Assignment
@@ -23,6 +23,9 @@ Holding = Mapping[TopicId, Mapping[int, int]]
 """The member epoch in which each partition was assigned, by topic and partition (KIP-1251)."""
 
 NOTHING_HELD: Holding = {}
+
+NAME_BYTES = 160
+"""What the name of a topic takes beside its characters, with its place among all topics of its group."""
 
 
 Wanted = tuple[tuple[str, ...], str | None]
@@ -59,7 +62,12 @@ class ConsumerSubscription:
     def size_bytes(self) -> int:
         """About what it takes in memory."""
         names = (self.client_id, self.client_host, self.instance_id or "", self.rack_id or "", self.pattern or "")
-        return MEMBER_BYTES + sum(map(len, names)) + sum(60 + len(one) for one in self.topic_names)
+        names_bytes = NAME_BYTES * len(self.topic_names) + sum(map(len, self.topic_names))
+        return MEMBER_BYTES + sum(map(len, names)) + names_bytes
+
+    def with_names(self, topic_names: tuple[str, ...]) -> ConsumerSubscription:
+        """The same member, subscribed to topics of other names."""
+        return replace(self, topic_names=topic_names)
 
     def value(self) -> ConsumerGroupMemberMetadataValue:
         """What the log is to say of it."""

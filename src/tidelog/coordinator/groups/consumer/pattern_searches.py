@@ -116,7 +116,7 @@ class PatternSearches:
                 return
             if search.is_refused or not search.names:
                 del self._searches[group_id, pattern]
-                yield Found(group_id, pattern, frozenset(filter(known.is_matchable, search.found)))
+                yield Found(group_id, pattern, known.still_matchable(search.found))
                 left -= 1
             elif search.at >= len(search.names[0]):
                 del search.names[0]

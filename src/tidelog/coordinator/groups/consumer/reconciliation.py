@@ -17,11 +17,11 @@ A partition is given to a member only while nobody else has it, so two members n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from tidelog.base.ids import TopicId
-from tidelog.coordinator.groups.consumer.assignment import Assignment
+from tidelog.coordinator.groups.consumer.assignment import NO_PARTITIONS, Assignment, Pace, Pieces
 from tidelog.coordinator.groups.consumer.member import NOTHING_HELD, CurrentAssignment, Holding
 from tidelog.coordinator.groups.consumer_group_records import ConsumerMemberState
 
@@ -37,7 +37,8 @@ def reconciled(
     owned: Assignment | None,
     wanted: frozenset[TopicId] | None,
     is_free: IsFree,
-) -> CurrentAssignment:
+    pace: Pace,
+) -> Pieces[CurrentAssignment]:
     """Move a member on.
 
     Args:
@@ -48,13 +49,11 @@ def reconciled(
     Returns:
         `current` itself if it stays.
     """
-    if wanted is not None:
-        target = {topic: partitions for topic, partitions in target.items() if topic in wanted}
-    if current.state is ConsumerMemberState.UNREVOKED_PARTITIONS and _owns(owned, current.revoking):
+    if current.state is ConsumerMemberState.UNREVOKED_PARTITIONS and (yield from _owns(owned, current.revoking, pace)):
         if wanted is None:
             return current
-        kept, given_up = _split(
-            current.assigned, {topic: frozenset(current.assigned.get(topic, ())) for topic in wanted}
+        kept, given_up = yield from _split(
+            current.assigned, lambda topic: current.assigned[topic] if topic in wanted else (), pace
         )
         return replace(current, assigned=kept, revoking=_merged(current.revoking, given_up)) if given_up else current
     if (
@@ -63,23 +62,30 @@ def reconciled(
         and (wanted is None or wanted.issuperset(current.assigned))
     ):
         return current
-    return _moved(current, target_epoch, target, owned, is_free)
 
+    def part(topic: TopicId) -> frozenset[int]:
+        return target.get(topic, NO_PARTITIONS) if wanted is None or topic in wanted else NO_PARTITIONS
 
-def _moved(
-    current: CurrentAssignment, target_epoch: int, target: Assignment, owned: Assignment | None, is_free: IsFree
-) -> CurrentAssignment:
-    kept, given_up = _split(current.assigned, target)
-    if given_up and _owns(owned, given_up):
+    kept, given_up = yield from _split(current.assigned, part, pace)
+    if given_up and (yield from _owns(owned, given_up, pace)):
         return replace(current, state=ConsumerMemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=given_up)
-    assigned: dict[TopicId, dict[int, int]] = {topic: dict(partitions) for topic, partitions in kept.items()}
+    assigned: dict[TopicId, Mapping[int, int]] = dict(kept)
     is_waiting = False
-    for topic, partitions in target.items():
-        for partition in partitions.difference(kept.get(topic, ())):
+    for topic in target:
+        partitions = part(topic)
+        has = kept.get(topic, {})
+        if pace.counts(2 + 2 * len(partitions)):
+            yield
+        if len(has) == len(partitions):
+            continue  # it has them all: what it keeps is part of them
+        more = dict(has)
+        for partition in partitions.difference(has):
             if is_free(topic, partition):
-                assigned.setdefault(topic, {})[partition] = target_epoch
+                more[partition] = target_epoch
             else:
                 is_waiting = True
+        if more:
+            assigned[topic] = more
     return CurrentAssignment(
         member_epoch=target_epoch,
         previous_epoch=current.previous_epoch if current.member_epoch == target_epoch else current.member_epoch,
@@ -89,14 +95,21 @@ def _moved(
     )
 
 
-def _split(holding: Holding, target: Assignment) -> tuple[Holding, Holding]:
-    """What of it is in the target, and what is not."""
-    kept: dict[TopicId, dict[int, int]] = {}
-    given_up: dict[TopicId, dict[int, int]] = {}
+def _split(holding: Holding, part: Callable[[TopicId], Collection[int]], pace: Pace) -> Pieces[tuple[Holding, Holding]]:
+    """What of it is in a part, and what is not."""
+    kept: dict[TopicId, Mapping[int, int]] = {}
+    given_up: dict[TopicId, Mapping[int, int]] = {}
     for topic, partitions in holding.items():
-        wanted = target.get(topic, frozenset())
-        for partition, epoch in partitions.items():
-            (kept if partition in wanted else given_up).setdefault(topic, {})[partition] = epoch
+        wanted = part(topic)
+        if pace.counts(1 + len(partitions)):
+            yield
+        stays = {partition: epoch for partition, epoch in partitions.items() if partition in wanted}
+        if len(stays) == len(partitions):
+            kept[topic] = partitions
+            continue
+        if stays:
+            kept[topic] = stays
+        given_up[topic] = {partition: epoch for partition, epoch in partitions.items() if partition not in wanted}
     return kept, given_up
 
 
@@ -104,8 +117,13 @@ def _merged(one: Holding, other: Holding) -> Holding:
     return {topic: {**one.get(topic, {}), **other.get(topic, {})} for topic in {**one, **other}}
 
 
-def _owns(owned: Assignment | None, holding: Holding) -> bool:
+def _owns(owned: Assignment | None, holding: Holding, pace: Pace) -> Pieces[bool]:
     """Whether it may still read some of it."""
     if owned is None:
         return True
-    return any(not owned.get(topic, frozenset()).isdisjoint(partitions) for topic, partitions in holding.items())
+    for topic, partitions in holding.items():
+        if not owned.get(topic, NO_PARTITIONS).isdisjoint(partitions):
+            return True
+        if pace.counts(1 + len(partitions) // 8):
+            yield
+    return False

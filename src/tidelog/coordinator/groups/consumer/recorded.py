@@ -7,6 +7,7 @@ nothing that counts. Kafka: `GroupCoordinatorRecordHelpers`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 from tidelog.base.errors import CorruptLogError
 from tidelog.coordinator.groups.consumer.assignment import Assignment
@@ -47,6 +48,23 @@ _PATTERN = GroupRecordType.CONSUMER_GROUP_REGULAR_EXPRESSION
 
 KEY_VERSIONS = frozenset(kind.to_bytes(2) for kind in (_GROUP, _MEMBER, _TARGET_EPOCH, _TARGET, _CURRENT, _PATTERN))
 """What the keys of these records begin with."""
+
+
+class Said(bytes):
+    """The value of a record, and what it says: who wrote it need not read it.
+
+    Attributes:
+        meaning: what reading it would make of it; nobody changes it.
+    """
+
+    meaning: object
+
+
+def said(value: bytes, meaning: object) -> Said:
+    """A value that needs not be read."""
+    found = Said(value)
+    found.meaning = meaning
+    return found
 
 
 # Writing.
@@ -163,7 +181,9 @@ def apply(groups: dict[str, ConsumerGroup], record: KeyValue) -> int:
 
 
 def _apply_to(group: ConsumerGroup, kind: int, item: str, value: bytes | None) -> None:
-    if kind == _GROUP:
+    if isinstance(value, Said):
+        _apply_meaning(group, item, value.meaning)
+    elif kind == _GROUP:
         if value is None:
             group.set_epoch(None, 0)
         else:
@@ -189,6 +209,17 @@ def _apply_to(group: ConsumerGroup, kind: int, item: str, value: bytes | None) -
         group.set_matched(
             item, None if found is None else MatchedTopics(frozenset(found.topics), found.version, found.timestamp)
         )
+
+
+def _apply_meaning(group: ConsumerGroup, item: str, meaning: object) -> None:
+    if isinstance(meaning, ConsumerSubscription):
+        group.set_subscription(item, meaning)
+    elif isinstance(meaning, CurrentAssignment):
+        group.set_current(item, meaning)
+    elif isinstance(meaning, MatchedTopics):
+        group.set_matched(item, meaning)
+    else:
+        group.set_target(item, cast(Assignment, meaning))
 
 
 def check_record(record: KeyValue) -> None:

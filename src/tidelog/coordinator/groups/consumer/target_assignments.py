@@ -13,14 +13,13 @@ above that of its targets, and the next leader assigns anew.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import TopicId
-from tidelog.coordinator.groups.consumer import recorded
+from tidelog.coordinator.groups.consumer import long_records, recorded
 from tidelog.coordinator.groups.consumer.assignment import (
-    PIECE,
     AssignableMember,
     Assignment,
     Assignor,
@@ -39,6 +38,9 @@ ASSIGNORS: Mapping[str, Assignor] = {"uniform": uniform, "range": range_}
 
 AT_ONCE_MAX = 300
 """Members and partitions of a group that is assigned within one request, in a few milliseconds."""
+
+TOPICS_AT_ONCE = 200
+"""Of a target whose record is made in one go."""
 
 RECORD_WORK = 25
 """What writing the target of a member takes, in partitions looked at."""
@@ -102,19 +104,25 @@ class WaitingMember:
     Attributes:
         owned: what it says that it reads.
         respond: makes the answer of what it has then.
+        says_all: whether it is told all that it has, though it has that already.
     """
 
     request_id: RequestId
     member_id: str
     owned: Assignment | None
-    respond: Callable[[CurrentAssignment], object]
+    respond: Callable[[CurrentAssignment, Pace], Pieces[object]]
+    says_all: bool = False
+
+
+Advance = Callable[[ConsumerGroup, WaitingMember, Pace], Pieces[None]]
+"""Moves a member on that waited, and answers it."""
 
 
 @dataclass(slots=True)
 class _Run:
     group: ConsumerGroup
-    epoch: int
-    pieces: Iterator[None]
+    pace: Pace = field(default_factory=Pace)
+    pieces: Pieces[None] = field(init=False)
     waiting: deque[WaitingMember] = field(default_factory=deque)
 
 
@@ -130,13 +138,13 @@ class AssignmentRuns:
         self,
         journal: GroupJournal,
         groups: Mapping[str, ConsumerGroup],
-        advance: Callable[[ConsumerGroup, WaitingMember, Moment], None],
+        advance: Advance,
     ) -> None:
         self._journal = journal
         self._groups = groups
         self._advance = advance
         self._runs: dict[str, _Run] = {}
-        self._wall_ms = 0
+        self._at = Moment(0, 0)
 
     @property
     def is_idle(self) -> bool:
@@ -152,7 +160,14 @@ class AssignmentRuns:
         """Make the target assignment for the epoch that a group has now."""
         epoch = group.epoch or 0
         self._drop(group.group_id)
-        self._runs[group.group_id] = _Run(group, epoch, self._pieces(group, epoch, wanted, known))
+        run = self._runs[group.group_id] = _Run(group)
+        run.pieces = self._pieces(run, epoch, wanted, known)
+
+    def start_moving(self, group: ConsumerGroup) -> None:
+        """Move members on, one after the other, whose group has the target assignment that it is to have."""
+        self._drop(group.group_id)
+        run = self._runs[group.group_id] = _Run(group)
+        run.pieces = self._moves(run)
 
     def awaits(self, group: ConsumerGroup, member_id: str) -> bool:
         """Whether a member is answered once the assignment that is under way is made."""
@@ -169,25 +184,23 @@ class AssignmentRuns:
             return
         run = next(iter(self._runs.values()))
         self._runs[run.group.group_id] = self._runs.pop(run.group.group_id)
-        self._wall_ms = at.wall_ms
+        self._at = at
         if self._groups.get(run.group.group_id) is not run.group:
             self._drop(run.group.group_id)
             return
         try:
-            if next(run.pieces, self) is not self:
-                return
+            next(run.pieces)
+        except StopIteration:
+            del self._runs[run.group.group_id]
         except KafkaError as error:
             del self._runs[run.group.group_id]
             for one in run.waiting:
                 self._journal.answer(one.request_id, error.with_traceback(None))
-            return
-        work = 0
-        while run.waiting and work < PIECE:
-            one = run.waiting.popleft()
-            self._advance(run.group, one, at)
-            work += RECORD_WORK * 10 + sum(map(len, run.group.target(one.member_id).values()))
-        if not run.waiting:
-            del self._runs[run.group.group_id]
+
+    @property
+    def at(self) -> Moment:
+        """When the piece at hand is done."""
+        return self._at
 
     def end(self, error: KafkaError) -> None:
         """The coordinator resigned: whoever waits is told so."""
@@ -204,32 +217,51 @@ class AssignmentRuns:
                 one.request_id, refusal(Code.COORDINATOR_LOAD_IN_PROGRESS, f"group {group_id!r} has changed: try again")
             )
 
-    def _pieces(self, group: ConsumerGroup, epoch: int, wanted: AssignmentInput, known: KnownTopics) -> Iterator[None]:
+    def _pieces(self, run: _Run, epoch: int, wanted: AssignmentInput, known: KnownTopics) -> Pieces[None]:
+        group, pace, journal = run.group, run.pace, self._journal
         group_id = group.group_id
         assigned = yield from wanted.assigned(known)
-        size_bytes_max = max((_size_bytes(group_id, *one) for one in assigned.items()), default=0)
-        if size_bytes_max > self._journal.batch_size_bytes_max:
-            raise refusal(
-                Code.INVALID_REQUEST,
-                f"group {group_id!r}: a member gets more than a batch of {self._journal.batch_size_bytes_max} bytes "
-                "holds",
-            )
-        yield
+        for member_id, target in assigned.items():
+            if _size_bytes(group_id, member_id, target) > journal.batch_size_bytes_max:
+                raise refusal(
+                    Code.INVALID_REQUEST,
+                    f"group {group_id!r}: a member gets more than a batch of {journal.batch_size_bytes_max} bytes "
+                    "holds",
+                )
+            if pace.counts(1 + len(target) // 4):
+                yield
         records: list[KeyValue] = []
-        work = 0
         for computed_for, target in assigned.items():
             member_id = _successor(group, computed_for, wanted)
-            if member_id is not None and target != group.target(member_id):
+            is_other = member_id is not None and target != group.target(member_id)
+            if is_other and member_id is not None and len(target) <= TOPICS_AT_ONCE:
                 records.append(recorded.target_record(group_id, member_id, target))
-                work += RECORD_WORK + 4 * sum(map(len, target.values()))
-            work += 1
-            if work >= PIECE:
-                self._journal.write_in_parts(records)
-                records, work = [], 0
+            if pace.counts(
+                1 + len(target) // 8 + (RECORD_WORK + 4 * sum(map(len, target.values())) if is_other else 0)
+            ):
+                journal.write_in_parts(records)  # before others have their turn: a member may leave meanwhile
+                records = []
                 yield
-        records.append(recorded.target_epoch_record(group_id, epoch, self._wall_ms))
-        self._journal.write_in_parts(records)
+            while is_other and member_id is not None and len(target) > TOPICS_AT_ONCE:
+                record = yield from long_records.target_record(group_id, member_id, target, pace)
+                successor = _successor(group, computed_for, wanted)
+                if successor == member_id:
+                    journal.write_in_parts((record,))
+                    yield
+                    break
+                member_id = successor
+        records.append(recorded.target_epoch_record(group_id, epoch, self._at.wall_ms))
+        journal.write_in_parts(records)
         yield
+        yield from self._moves(run)
+
+    def _moves(self, run: _Run) -> Pieces[None]:
+        while run.waiting:
+            one = run.waiting[0]
+            yield from self._advance(run.group, one, run.pace)
+            run.waiting.popleft()
+            if run.pace.counts(10 * RECORD_WORK):
+                yield
 
 
 def _successor(group: ConsumerGroup, member_id: str, wanted: AssignmentInput) -> str | None:
@@ -243,4 +275,4 @@ def _successor(group: ConsumerGroup, member_id: str, wanted: AssignmentInput) ->
 def _size_bytes(group_id: str, member_id: str, target: Assignment) -> int:
     """More than what the record of a member takes that has it all."""
     names_bytes = 4 * (len(group_id) + len(member_id))
-    return 256 + names_bytes + sum(32 + 9 * len(partitions) for partitions in target.values())
+    return 256 + names_bytes + 32 * len(target) + 9 * sum(map(len, target.values()))
