@@ -204,3 +204,46 @@ def test_records_that_are_made_in_pieces_are_as_those_that_are_made_at_once(
             recorded.apply(groups, record)
             recorded.apply(read, expected)
             assert groups["g"].canonical() == read["g"].canonical()
+
+
+@pytest.mark.parametrize("count", [100, 2_000], ids=["at-once", "in-pieces"])
+def test_an_assignment_that_finds_no_room_is_not_made(count: int) -> None:
+    """A group that has one keeps it; a new group is refused."""
+    world = Consumers(AT_ONCE, topics={"t": 2}, memory_bytes=40_000)
+    world.enter("a")
+    world.make(t=count, u=count)
+    refused = world.beat("b", 0, group_id="new", topics=("u",), owned={}, rebalance_ms=60_000)
+    world.pass_ms(0)
+    assert world.refused(refused) == Code.GROUP_MAX_SIZE_REACHED
+    for _ in range(3):
+        request = world.beat("a", 1, owned={"t": (0, 1)})
+        world.pass_ms(10)
+        assert world.heard(request).member_epoch == 1
+    assert world.group.target_epoch == 1
+    assert world.memory.used_bytes <= world.memory.limit_bytes
+    world.memory.limit_bytes = 10_000_000
+    request = world.beat("a", 1, owned={"t": (0, 1)})
+    world.pass_ms(0)
+    assert world.told(world.heard(request)) == {"t": set(range(count))}
+
+
+def test_the_topics_of_a_large_group_are_looked_at_in_pieces_when_brokers_move() -> None:
+    names = named(5_000)
+    world = Consumers(AT_ONCE, topics=dict.fromkeys(names, 2))
+    request = join(world, "a", names)
+    world.pass_ms(0)
+    world.heard(request)
+    for number in range(2):
+        epoch, metadata_hash = world.group.epoch, world.group.metadata_hash
+        world.racks[1] = f"rack-{number}"
+        world.tell(has_moved=True)
+        assert executed_lines(lambda: join(world, "b", ["topic-00000"])) < REQUEST_LINES_MAX
+        assert longest_piece(world) < PIECE_LINES_MAX
+        beat = world.beat("b", world.group.current("b").member_epoch)
+        world.pass_ms(0)
+        world.heard(beat)
+        assert (world.group.epoch or 0) > (epoch or 0)
+        assert world.group.metadata_hash != metadata_hash
+        assert world.group.metadata_hash == known_of(world).hash_of(world.group.topics).recorded
+    world.fail_over()
+    assert longest_piece(world) < PIECE_LINES_MAX

@@ -182,6 +182,8 @@ class ConsumerGroups:
             return  # it was told of newer metadata when it was made
         before = members.topics.view.topics_by_name
         members.topics.on_changed(view, version, None if has_moved else changed)
+        if members.topics.may_differ((), version - 1):
+            self._look_at_topics()
         names = tuple(one for one in changed if (one in before) != (one in view.topics_by_name))
         if not self._journal.is_active or not names:
             return
@@ -213,8 +215,21 @@ class ConsumerGroups:
             for member_id in group.subscriptions:
                 self.members.watch(group, member_id, at, is_session=True)
                 self.members.watch(group, member_id, at, is_session=False)
+        self._look_at_topics()
         if self.members.searches is not None:
             self._look_everything_up(self.members.searches)
+
+    def _look_at_topics(self) -> None:
+        """All topics may have changed. Those of large groups are looked at in pieces, then taken to have."""
+        for group in self.groups.values():
+            if len(group.topics) > NAMES_AT_ONCE and not group.is_to_be_looked_at:
+                group.is_to_be_looked_at = True
+                self._chores.append(self._look_at_topics_of(group))
+
+    def _look_at_topics_of(self, group: ConsumerGroup) -> Pieces[None]:
+        if self.members.topics is not None:
+            yield from self.members.topics.look_at(list(group.topics), self._pace)
+        group.is_to_be_looked_at = False
 
     def on_due(self, alarm: Alarm, at: Moment) -> None:
         """A member was not heard of, or did not give its partitions up: it is out."""

@@ -134,14 +134,16 @@ class ConsumerMembers:
             change.raise_epoch()
         is_done = self.runs.is_under_way(group) or self._assign_if_small(change, at)
         self.write(change)
-        group.seen_version = self.known.version
+        self._note_seen(group)
         if not is_done:
             self._start_run(group)
 
     def may_differ(self, group: ConsumerGroup) -> bool:
         """Whether a topic that a group reads may have changed since its hash was taken."""
         known = self.known
-        return group.seen_version != known.version and known.may_differ(group.topics, group.seen_version)
+        if group.is_to_be_looked_at or group.seen_version == known.version:
+            return False
+        return known.may_differ(group.topics, group.seen_version)
 
     def _assign_if_small(self, change: GroupChange, at: Moment) -> bool:
         """Make a target assignment, if it is time to. Returns False where that takes long, and is to be begun."""
@@ -152,7 +154,9 @@ class ConsumerMembers:
         wanted = change.assignment_input()
         if wanted.weight(self.known) > AT_ONCE_MAX:
             return False
-        change.assign(wanted, at.wall_ms)
+        assigned = finished(wanted.assigned(self.known))
+        if self.runs.has_room(change.group, wanted, assigned):
+            change.assign(assigned, at.wall_ms)
         return True
 
     def _start_run(self, group: ConsumerGroup) -> None:
@@ -229,7 +233,7 @@ class ConsumerMembers:
         self, member_id: str, old_id: str | None, old: ConsumerSubscription | None, change: GroupChange, at: Moment
     ) -> None:
         group = self.groups[change.group.group_id]
-        group.seen_version = self.known.version
+        self._note_seen(group)
         if old_id is not None and old_id != member_id:
             self.forget_member(group.group_id, old_id)
         self.watch(group, member_id, at, is_session=True)
@@ -241,6 +245,10 @@ class ConsumerMembers:
                 self.searches.search(group.group_id, pattern)
             if old is not None and old.pattern is not None and old.pattern not in group.patterns:
                 self.searches.forget(group.group_id, old.pattern)
+
+    def _note_seen(self, group: ConsumerGroup) -> None:
+        if not group.is_to_be_looked_at:
+            group.seen_version = self.known.version
 
     def forget_member(self, group_id: str, member_id: str) -> None:
         """Wait for a member no more."""

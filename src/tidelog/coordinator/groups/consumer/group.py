@@ -71,6 +71,7 @@ class ConsumerGroup:
         indexed: what a member is about to have, where it is entered as the owner already. Not recorded.
         topics_hash: of the topics that it reads; None until it is taken. Not recorded.
         seen_version: of the metadata in which its topics were looked at last. Not recorded.
+        is_to_be_looked_at: whether all its topics may have changed, and are to be looked at in pieces. Not recorded.
         downgraded_count_max: with more members it is known not to fit into a batch as a classic group. Not recorded.
         consumer_count: how many members speak the consumer protocol.
         votes: how many members ask for each assignor, or for none.
@@ -89,6 +90,7 @@ class ConsumerGroup:
         self.matched: dict[str, MatchedTopics] = {}
         self.topics_hash: TopicsHash | None = None
         self.seen_version = -1
+        self.is_to_be_looked_at = False
         self.downgraded_count_max = 2**31
         self.consumer_count = 0
         self.votes: Counter[str | None] = Counter()

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups.consumer import long_records, recorded
-from tidelog.coordinator.groups.consumer.assignment import Assignment, Pace, Pieces, finished
+from tidelog.coordinator.groups.consumer.assignment import Assignment, Pace, Pieces
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup, MatchedTopics
 from tidelog.coordinator.groups.consumer.known_topics import KnownTopics, TopicsHash
 from tidelog.coordinator.groups.consumer.member import (
@@ -129,9 +129,11 @@ class GroupChange:
         """Take the hash of the topics that the group reads. Returns whether it differs.
 
         Topics are looked at that have changed, or that nobody read before, or that nobody will read; all of them the
-        first time only.
+        first time only. Where these are many, it is done later.
         """
         group, known = self.group, self._known
+        if group.is_to_be_looked_at:
+            return False
         if group.topics_hash is None or group.topics_hash.version != known.version:
             group.topics_hash = known.hash_now(group.topics_hash, group.topics) or known.hash_of(group.topics)
         self._topics_hash = known.hash_with(group.topics_hash, *self._other_topics())
@@ -216,9 +218,9 @@ class GroupChange:
                 count += 1 + len(one.topic_names)
         return count
 
-    def assign(self, wanted: AssignmentInput, wall_ms: int) -> None:
-        """Make the target assignment for the group epoch, at once."""
-        for member_id, target in finished(wanted.assigned(self._known)).items():
+    def assign(self, assigned: Mapping[str, Assignment], wall_ms: int) -> None:
+        """This is the target assignment for the group epoch."""
+        for member_id, target in assigned.items():
             if target != self._target(member_id):
                 self._targets[member_id] = target
         self.target_epoch = self.epoch

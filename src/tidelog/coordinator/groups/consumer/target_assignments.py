@@ -12,6 +12,7 @@ above that of its targets, and the next leader assigns anew.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,13 +27,15 @@ from tidelog.coordinator.groups.consumer.assignment import (
     Pace,
     Pieces,
 )
-from tidelog.coordinator.groups.consumer.group import ConsumerGroup, MatchedTopics
+from tidelog.coordinator.groups.consumer.group import PARTITION_BYTES, ConsumerGroup, MatchedTopics
 from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
 from tidelog.coordinator.groups.consumer.member import ConsumerSubscription, CurrentAssignment, Wanted
 from tidelog.coordinator.groups.consumer.range_assignor import range_
 from tidelog.coordinator.groups.consumer.uniform_assignor import uniform
 from tidelog.coordinator.groups.group_journal import GroupJournal
 from tidelog.journal import KeyValue, Moment, RequestId
+
+logger = logging.getLogger("tidelog.server.groups")
 
 ASSIGNORS: Mapping[str, Assignor] = {"uniform": uniform, "range": range_}
 
@@ -197,6 +200,28 @@ class AssignmentRuns:
             for one in run.waiting:
                 self._journal.answer(one.request_id, error.with_traceback(None))
 
+    def has_room(self, group: ConsumerGroup, wanted: AssignmentInput, assigned: Mapping[str, Assignment]) -> bool:
+        """Whether what members are to have, and then have, finds room. If not, a group keeps its old assignment.
+
+        Raises:
+            KafkaError: GROUP_MAX_SIZE_REACHED: it has none yet.
+        """
+        before = sum(sum(map(len, one.values())) for one in wanted.targets.values())
+        after = sum(sum(map(len, one.values())) for one in assigned.values())
+        memory = self._journal.memory
+        more_bytes = 2 * PARTITION_BYTES * (after - before)
+        if more_bytes <= 0 or memory.has_room(more_bytes):
+            return True
+        problem = (
+            f"group {group.group_id!r}: an assignment of {after} partitions finds no room beside the "
+            f"{memory.used_bytes} bytes of all groups of this node (group.coordinator.memory.bytes is "
+            f"{memory.limit_bytes})"
+        )
+        if group.target_epoch == 0:
+            raise refusal(Code.GROUP_MAX_SIZE_REACHED, problem)
+        logger.warning("%s: the group keeps the assignment that it has", problem)
+        return False
+
     @property
     def at(self) -> Moment:
         """When the piece at hand is done."""
@@ -230,6 +255,9 @@ class AssignmentRuns:
                 )
             if pace.counts(1 + len(target) // 4):
                 yield
+        if not self.has_room(group, wanted, assigned):
+            yield from self._moves(run)
+            return
         records: list[KeyValue] = []
         for computed_for, target in assigned.items():
             member_id = _successor(group, computed_for, wanted)
