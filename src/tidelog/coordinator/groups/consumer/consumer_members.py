@@ -123,7 +123,9 @@ class ConsumerMembers:
         for member_id in member_ids:
             self.forget_member(group.group_id, member_id)
         left = self.groups.get(group.group_id)
-        for pattern in patterns if self.searches is not None else ():
+        if self.searches is None:
+            return
+        for pattern in patterns:
             if pattern is not None and (left is None or pattern not in left.patterns):
                 self.searches.forget(group.group_id, pattern)
 

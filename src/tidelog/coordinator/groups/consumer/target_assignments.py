@@ -260,28 +260,36 @@ class AssignmentRuns:
             return
         records: list[KeyValue] = []
         for computed_for, target in assigned.items():
-            member_id = _successor(group, computed_for, wanted)
-            is_other = member_id is not None and target != group.target(member_id)
-            if is_other and member_id is not None and len(target) <= TOPICS_AT_ONCE:
-                records.append(recorded.target_record(group_id, member_id, target))
-            if pace.counts(
-                1 + len(target) // 8 + (RECORD_WORK + 4 * sum(map(len, target.values())) if is_other else 0)
-            ):
+            successor = _successor(group, computed_for, wanted)
+            work = 1 + len(target) // 8
+            if successor is None or target == group.target(successor):
+                pass
+            elif len(target) <= TOPICS_AT_ONCE:
+                records.append(recorded.target_record(group_id, successor, target))
+                work += RECORD_WORK + 4 * sum(map(len, target.values()))
+            else:
+                journal.write_in_parts(records)
+                records = []
+                yield from self._write_long(run, computed_for, target, wanted)
+            if pace.counts(work):
                 journal.write_in_parts(records)  # before others have their turn: a member may leave meanwhile
                 records = []
                 yield
-            while is_other and member_id is not None and len(target) > TOPICS_AT_ONCE:
-                record = yield from long_records.target_record(group_id, member_id, target, pace)
-                successor = _successor(group, computed_for, wanted)
-                if successor == member_id:
-                    journal.write_in_parts((record,))
-                    yield
-                    break
-                member_id = successor
         records.append(recorded.target_epoch_record(group_id, epoch, self._at.wall_ms))
         journal.write_in_parts(records)
         yield
         yield from self._moves(run)
+
+    def _write_long(self, run: _Run, computed_for: str, target: Assignment, wanted: AssignmentInput) -> Pieces[None]:
+        """Write the target of a member, or of who takes its place while the record is made."""
+        group = run.group
+        successor = _successor(group, computed_for, wanted)
+        while successor is not None:
+            record = yield from long_records.target_record(group.group_id, successor, target, run.pace)
+            meant_for, successor = successor, _successor(group, computed_for, wanted)
+            if successor == meant_for:
+                self._journal.write_in_parts((record,))
+                return
 
     def _moves(self, run: _Run) -> Pieces[None]:
         while run.waiting:
