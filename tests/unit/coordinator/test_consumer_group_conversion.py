@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.executed_lines import executed_lines
-from support.fixtures.coordinated import subscription
+from support.fixtures.coordinated import SESSION_MS, subscription
 from support.fixtures.coordinated_consumers import Consumers, topic_id
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex, TopicPartition
@@ -324,3 +324,16 @@ def test_static_members_that_change_back_one_by_one_are_a_classic_group_again(co
     assert world.fetched() == {("t", 0): 7}
     world.fail_over()
     assert not world.consumers.groups
+
+
+def test_a_classic_member_that_was_put_out_does_not_join_with_what_it_reads() -> None:
+    """Another may read it by then. It gives all of it up, and joins anew."""
+    world = Consumers(GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=0)))
+    world.enter("a")
+    member_id = world.member_id_required(protocols=cooperative(-1, set(), "t"))
+    world.taken(world.join(member_id, protocols=cooperative(-1, set(), "t")), JoinGroupResponse)
+    world.pass_ms(SESSION_MS)
+    assert member_id not in world.group.subscriptions
+    late = world.join(member_id, protocols=cooperative(2, {0}, "t"))
+    assert world.refused(late) == Code.UNKNOWN_MEMBER_ID
+    world.taken(world.join(member_id, protocols=cooperative(-1, set(), "t")), JoinGroupResponse)

@@ -68,7 +68,8 @@ class ClassicMembers:
         wanted = self._wanted(group, joiner)
         instance_id = request.group_instance_id
         if request.member_id:
-            if instance_id is not None:
+            if instance_id is not None or wanted.owned_partitions:
+                # Who reads something was a member: what it reads may be another's by now. A new one comes with its id.
                 check_known(group, request.member_id, instance_id)
             member_id = request.member_id
         else:
