@@ -18,6 +18,7 @@ from tidelog.base.errors import Code
 from tidelog.cli import app
 from tidelog.client.admin.admin import Admin
 from tidelog.wire import ApiKey
+from tidelog.wire.messages.api_19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tidelog.wire.messages.api_57_update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
@@ -175,6 +176,41 @@ def test_groups_survive_a_kill(start_node: StartNode, new_member: NewMember, top
         again.epoch, again.assigned = member.epoch, member.assigned
         assert again.acknowledge() is Code.NONE
         assert again.epoch == member.epoch
+
+
+def test_a_member_of_many_topics_survives_a_kill(start_node: StartNode, new_member: NewMember) -> None:
+    """Its records are made in pieces, and are read as any others."""
+    names = [f"many-{number:03d}" for number in range(330)]
+    node = start_node()
+    with WireClient(node.port) as client:
+        topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+        request = CreateTopicsRequest(topics=topics, timeout_ms=60_000)
+        made = client.ask(ApiKey.CREATE_TOPICS, 7, request, CreateTopicsResponse)
+        assert {one.error_code for one in made.topics} == {0}
+        wait_for_coordinator(client, "g")
+        by_name, by_pattern = new_member(node.port, "g"), new_member(node.port, "g")
+        assert by_name.join(*names) is Code.NONE
+        assert by_name.partition_count == len(names)
+        assert by_pattern.join(pattern="many-.*") is Code.NONE
+
+        def share() -> bool:
+            assert by_name.acknowledge() is by_pattern.acknowledge() is Code.NONE
+            return by_name.partition_count == by_pattern.partition_count == len(names) // 2
+
+        wait_until(share, "they share the topics")
+    node.kill()
+    node.start()
+    with WireClient(node.port) as client:
+        wait_for_coordinator(client, "g")
+        for member in (by_name, by_pattern):
+            again = new_member(node.port, "g", member_id=member.member_id)
+            again.epoch, again.assigned = member.epoch, member.assigned
+            assert again.acknowledge() is Code.NONE
+        told = consumer_group(client, "g")
+    assert {one.member_id: len(one.assignment.topic_partitions) for one in told.members} == {
+        by_name.member_id: 165,
+        by_pattern.member_id: 165,
+    }
 
 
 def test_below_group_version_1_nothing_is_served(start_node: StartNode, new_member: NewMember) -> None:
