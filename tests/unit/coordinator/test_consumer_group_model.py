@@ -257,6 +257,9 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         if group is None or group.epoch is None:
             return
         assert group.epoch >= group.target_epoch
+        known = self.world.consumers.members.known
+        if group.topics_hash is not None and group.topics_hash.version == known.version:
+            assert group.topics_hash.recorded == known.hash_of(group.topics).recorded
         for member_id, current in group.currents.items():
             assert current.member_epoch <= group.target_epoch
             assert member_id in group.subscriptions

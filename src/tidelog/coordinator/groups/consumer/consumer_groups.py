@@ -311,6 +311,7 @@ class ConsumerGroups:
             self._beat(beat, self._at, record)
         except KafkaError as error:
             self._journal.answer(beat.request_id, error.with_traceback(None))
+        yield  # that took long enough
 
     def _beat(self, beat: _Beat, at: Moment, record: KeyValue | None = None) -> None:
         request = beat.request
@@ -421,6 +422,8 @@ class ConsumerGroups:
         if change.refresh() or found.pattern in group.matched or matched.topics:
             change.raise_epoch()
         self.members.write(change)
+        if self._pace.counts(len(matched.topics)):
+            yield
 
     def _is_known(self, group: ConsumerGroup, found: Found) -> bool:
         matched = group.matched.get(found.pattern)

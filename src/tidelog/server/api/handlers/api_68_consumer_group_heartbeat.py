@@ -43,9 +43,13 @@ def handle(
 async def _handle_long(
     node: GroupsApi, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse:
-    from tidelog.coordinator.groups.consumer.heartbeat_checks import lists_of
+    from tidelog.coordinator.groups.consumer.heartbeat_checks import TOPIC_NAMES_MAX, lists_of
 
-    lists = await node.executor.compute(partial(lists_of, request))
+    lists = None
+    if (
+        len(request.subscribed_topic_names or ()) <= TOPIC_NAMES_MAX
+    ):  # else it is refused; no other thread runs meanwhile
+        lists = await node.executor.compute(partial(lists_of, request))
     answer = _submit(node, request, context, lists)
     return _respond(context, await answer if isinstance(answer, asyncio.Future) else answer)
 
