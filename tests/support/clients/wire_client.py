@@ -98,10 +98,14 @@ class WireClient:
     def receive(self, key: ApiKey, version: int, response: type[R]) -> R:
         """The next answer, taken for the answer to a request of this API and version."""
         assert api(key).response is response
+        return decode(response, self.receive_body(key, version), version, 0)
+
+    def receive_body(self, key: ApiKey, version: int) -> Buffer:
+        """The bytes of the next answer behind its header."""
         (size,) = struct.unpack(">i", receive_exactly(self.stream, 4))
         frame = receive_exactly(self.stream, size)
         _, _, position = decode_response_header(frame, key, version)
-        return decode(response, frame, version, position)
+        return frame[position:]
 
     # Requests about one partition, which is what most tests are about.
 

@@ -1,11 +1,12 @@
-"""ListOffsets 1-10: offsets by timestamp, the earliest, the latest, and the one with the largest timestamp.
+"""ListOffsets 1-11: offsets by timestamp, the earliest, the latest, and the one with the largest timestamp.
 
 Behaviour: each answer carries the leader epoch *of the offset answered*; `latest` carries the current one, which may
 hold no record yet. `latest` is the high watermark (the last stable offset for read_committed), and OFFSET_NOT_AVAILABLE
 while that is below the start of the leader's epoch. There is no tiered storage: earliest local is earliest, latest
-tiered is unknown, and the time limit of version 10 (KIP-1075), which is for look-ups there, has no effect. A named
-place that is newer than the request's version is refused with UNSUPPORTED_VERSION. The leader epoch is checked
-(KIP-320). A partition that is named twice is refused, as Kafka does. Look-ups by time wait for the disk on a thread.
+tiered (KIP-1005) and earliest pending upload (KIP-1023) are unknown, -1 without an error, and the time limit of version
+10 (KIP-1075), which is for look-ups there, has no effect. A named place that is newer than the request's version is
+refused with UNSUPPORTED_VERSION. The leader epoch is checked (KIP-320). A partition that is named twice is refused, as
+Kafka does. Look-ups by time wait for the disk on a thread.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.replication.partition import READ_UNCOMMITTED, Partition
 from tidelog.wire.messages.api_02_list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -47,6 +49,7 @@ VERSIONS = {
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL_TIMESTAMP: 8,
     LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
 """From which version on a request may name the place."""
 
@@ -134,7 +137,7 @@ def _fill_offset(
         row.offset = log.log_start_offset
         epoch = log.lineage.epoch_at(log.log_start_offset)
         row.leader_epoch = -1 if epoch is None else epoch
-    # Of LATEST_TIERED_TIMESTAMP nothing is known: there is no tiered storage.
+    # Of the places of tiered storage nothing is known: there is none.
 
 
 def _led(node: DataApi, topic: str, requested: ListOffsetsPartition) -> Partition:

@@ -1,4 +1,4 @@
-"""DescribeLogDirs 1-4: this broker's log directories, what lies in each, and how much room there is.
+"""DescribeLogDirs 1-5: this broker's log directories, what lies in each, and how much room there is.
 
 Behaviour: every directory of `log.dirs` is told of, in their order, one that is out of use with KAFKA_STORAGE_ERROR and
 nothing in it. Logs that are asked for and are not here are left out, without an error. A copy that is to take the place

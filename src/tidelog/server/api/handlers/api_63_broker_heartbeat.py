@@ -1,4 +1,4 @@
-"""BrokerHeartbeat 0-1, of brokers: a broker lives, tells how far its metadata is, and what it wants (KIP-631).
+"""BrokerHeartbeat 0-2, of brokers: a broker lives, tells how far its metadata is, and what it wants (KIP-631).
 
 Behaviour: it is unfenced once it has seen its own registration (rule 6), fenced if it wants that; one that wants to
 stop has its leaderships given to others, and is let go when all of them know.
