@@ -175,7 +175,7 @@ class FormatStorage:
 
     def _levels(self) -> dict[str, int]:
         """The levels to begin at. Raises UsageError: one that this release does not know."""
-        from tidelog.metadata.features import SUPPORTED_FEATURES
+        from tidelog.metadata.features import SUPPORTED_FEATURES, unmet_need
 
         levels = {}
         for name, text in self.feature:
@@ -188,6 +188,9 @@ class FormatStorage:
                 at = f"levels {lowest} to {highest}" if highest else "level 0 alone, since it does not serve it"
                 raise UsageError(f"--feature {name}={text}: this release works at {at}")
             levels[name] = int(text)
+        unmet = unmet_need(levels)
+        if unmet is not None:
+            raise UsageError(f"--feature: {unmet[1]}")
         return levels
 
     def _format(

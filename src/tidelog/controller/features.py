@@ -24,15 +24,22 @@ from tidelog.journal import Decision, LongDecision
 from tidelog.metadata.configs.min_insync import ALL_BROKERS, MIN_INSYNC
 from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.features import (
-    DIRECTORIES_SINCE,
+    ELIGIBLE_LEADERS_SAID_SINCE,
     ELIGIBLE_LEADERS_SINCE,
+    ELIGIBLE_LEADERS_VERSION,
     METADATA_VERSION_FEATURE,
     METADATA_VERSION_MIN,
     SUPPORTED_FEATURES,
     changes_metadata,
     first_levels,
+    is_not_served,
+    knows_directories,
+    knows_eligible_leaders,
     knows_transactions,
+    level_in_force,
     level_name,
+    metadata_version,
+    unmet_need,
     why_unsupported,
 )
 from tidelog.metadata.image import MetadataView, PartitionImage
@@ -73,37 +80,73 @@ def decide_update_features(
     brokers are there and in sync, which leaves few but for the directories.
     """
     counts = Counter(update.name for update in updates)
+    wanted = {update.name: update.level for update in updates}
     refused: dict[str, KafkaError] = {}
     for update in updates:
         try:
             if counts[update.name] > 1:
                 raise refusal(Code.INVALID_REQUEST, f"the request names {update.name} more than once")
-            _check(metadata, update)
+            _check(metadata, update, wanted)
         except KafkaError as error:
             refused[update.name] = error
+    records = () if refused else _level_records(metadata.features, updates)
+    levels = {**metadata.features, **{record.name: record.feature_level for record in records}}
+    unmet = unmet_need(levels)
+    if unmet is not None and not refused:
+        name = unmet[0] if unmet[0] in counts else METADATA_VERSION_FEATURE
+        refused[name] = refusal(Code.INVALID_UPDATE_VERSION, unmet[1])
     if refused:
         return LongDecision(iter(()), tuple(_not_updated(update, refused) for update in updates))
-    updated = tuple(UpdatedFeature(update.name, Code.NONE) for update in updates)
+    updated = tuple(UpdatedFeature(one.name, Code.NONE, _why_it_stays(metadata, one, wanted)) for one in updates)
     if validate_only:
         return LongDecision(iter(()), updated)
-    levels = {**metadata.features, **{update.name: update.level for update in updates}}
     is_divisible = knows_transactions(metadata.features) and knows_transactions(levels)
-    return LongDecision(_changes(metadata, settings, updates), updated, is_divisible)
+    return LongDecision(_changes(metadata, settings, levels, records), updated, is_divisible)
+
+
+def _level_records(features: Mapping[str, int], updates: Sequence[FeatureUpdate]) -> tuple[FeatureLevelRecord, ...]:
+    """What is to be said of levels, `metadata.version` first: what that has no words for goes with it.
+
+    Eligible leaders are a feature of their own. Where it was never said, `metadata.version` gives them; from the level
+    on that all nodes know the feature at, the metadata says so.
+    """
+    named = {update.name: update.level for update in updates}
+    wanted = {one.name: one.level for one in updates if not _stays(features, one, named)}
+    said = features.get(ELIGIBLE_LEADERS_VERSION)
+    level = wanted.get(METADATA_VERSION_FEATURE, metadata_version(features))
+    if level < ELIGIBLE_LEADERS_SINCE:
+        if said is not None:
+            wanted.setdefault(ELIGIBLE_LEADERS_VERSION, 0)
+    elif said is None:
+        is_lowered = any(one.name == ELIGIBLE_LEADERS_VERSION and _is_downgrade(one) for one in updates)
+        if level >= ELIGIBLE_LEADERS_SAID_SINCE and not is_lowered:
+            wanted[ELIGIBLE_LEADERS_VERSION] = 1
+        elif not is_lowered and not wanted.get(ELIGIBLE_LEADERS_VERSION):
+            wanted.pop(ELIGIBLE_LEADERS_VERSION, None)
+    known = {ELIGIBLE_LEADERS_VERSION: -1, **features} if level >= ELIGIBLE_LEADERS_SINCE else features
+    return tuple(
+        FeatureLevelRecord(name=name, feature_level=wanted[name])
+        for name in sorted(wanted, key=lambda name: name != METADATA_VERSION_FEATURE)
+        if wanted[name] != known.get(name, 0)
+    )
+
+
+def _is_downgrade(update: FeatureUpdate) -> bool:
+    return update.upgrade_type != UpgradeType.UPGRADE
 
 
 def _changes(
-    metadata: MetadataView, settings: ControllerSettings, updates: Sequence[FeatureUpdate]
+    metadata: MetadataView,
+    settings: ControllerSettings,
+    levels: Mapping[str, int],
+    records: tuple[FeatureLevelRecord, ...],
 ) -> Iterator[tuple[object, ...]]:
     """The records, in portions; each is the same whether those before it are in `metadata` already or not."""
-    for update in updates:
-        current = metadata.features.get(update.name, 0)
-        record = FeatureLevelRecord(name=update.name, feature_level=update.level)
-        if update.level < current:
-            yield from _losses(metadata, settings, update)
-        if update.level != current:
-            yield (record,)
-        if update.level > current:
-            yield from _gains(metadata, settings, current, record)
+    before = dict(metadata.features)
+    yield from _losses(metadata, settings, before, levels)
+    if records:
+        yield records
+    yield from _gains(metadata, settings, before, levels, records)
 
 
 def _rewritten(
@@ -132,9 +175,16 @@ def _not_updated(update: FeatureUpdate, refused: dict[str, KafkaError]) -> Updat
     return UpdatedFeature(update.name, error.code, str(error))
 
 
-def _check(metadata: MetadataView, update: FeatureUpdate) -> None:
+def _check(metadata: MetadataView, update: FeatureUpdate, wanted: Mapping[str, int]) -> None:
+    """Whether one level may be set.
+
+    Args:
+        wanted: all levels of the request. Where `metadata.version` is among them, a release of Kafka is asked for. That
+            stands for levels of all its features: see `_stays`.
+    """
     name, level = update.name, update.level
-    current = metadata.features.get(name, 0)
+    metadata_level = wanted.get(METADATA_VERSION_FEATURE, metadata_version(metadata.features))
+    current = level_in_force(metadata.features, name)
     shown, now = level_name(name, level), level_name(name, current)
     if name not in SUPPORTED_FEATURES:
         known = ", ".join(SUPPORTED_FEATURES)
@@ -144,7 +194,14 @@ def _check(metadata: MetadataView, update: FeatureUpdate) -> None:
             Code.INVALID_UPDATE_VERSION,
             f"{name}: upgrade type {update.upgrade_type} is none of 1 upgrade, 2 safe downgrade, 3 unsafe downgrade",
         )
-    if level == current:
+    if name == ELIGIBLE_LEADERS_VERSION and level < current and metadata_level >= ELIGIBLE_LEADERS_SINCE:
+        if update.upgrade_type == UpgradeType.UPGRADE and metadata_level < ELIGIBLE_LEADERS_SAID_SINCE:
+            if name not in metadata.features:
+                return  # a release before 4.1 stands for level 0, and its metadata.version gives them all the same
+        elif update.upgrade_type != UpgradeType.UPGRADE:
+            _check_supported(metadata, name, current)  # who does not know the feature goes by metadata.version
+            return
+    elif level == metadata.features.get(name, 0) or _stays(metadata.features, update, wanted):
         return
     if name == METADATA_VERSION_FEATURE and level < METADATA_VERSION_MIN:
         lowest = level_name(name, METADATA_VERSION_MIN)
@@ -170,6 +227,26 @@ def _check(metadata: MetadataView, update: FeatureUpdate) -> None:
         )
 
 
+def _stays(features: Mapping[str, int], update: FeatureUpdate, wanted: Mapping[str, int]) -> bool:
+    """Whether a feature stays as it is though a release of Kafka is asked for that has it at a higher level: it is not
+    served, or a downgrade raises nothing.
+    """
+    name, level = update.name, update.level
+    if name == METADATA_VERSION_FEATURE or METADATA_VERSION_FEATURE not in wanted or name not in SUPPORTED_FEATURES:
+        return False
+    return is_not_served(name, level) or (_is_downgrade(update) and level > level_in_force(features, name))
+
+
+def _why_it_stays(metadata: MetadataView, update: FeatureUpdate, wanted: Mapping[str, int]) -> str | None:
+    if not _stays(metadata.features, update, wanted):
+        return None
+    name, current = update.name, level_in_force(metadata.features, update.name)
+    is_off = is_not_served(name, update.level)
+    return f"{name} stays at {current}: " + (
+        "this release does not serve it" if is_off else "a downgrade raises nothing"
+    )
+
+
 def _check_supported(metadata: MetadataView, name: str, level: int) -> None:
     """Whether everybody can work at a level: this controller, and all brokers that are registered, fenced ones too."""
     reason = why_unsupported(name, level, SUPPORTED_FEATURES[name])
@@ -186,38 +263,45 @@ def _check_supported(metadata: MetadataView, name: str, level: int) -> None:
 
 
 def _losses(
-    metadata: MetadataView, settings: ControllerSettings, update: FeatureUpdate
+    metadata: MetadataView, settings: ControllerSettings, before: Mapping[str, int], levels: Mapping[str, int]
 ) -> Iterator[tuple[object, ...]]:
-    """The records that take out of the metadata what a lower level has no words for.
+    """The records that take out of the metadata what lower levels have no words for.
 
     Who is eligible to lead holds all that is committed: where nobody is in sync, the eligible ones are taken to be.
     """
+    loses_eligible = knows_eligible_leaders(before) and not knows_eligible_leaders(levels)
+    loses_directories = knows_directories(before) and not knows_directories(levels)
 
     def rewrite(_: str, before: PartitionImage) -> PartitionImage | None:
         after = before
-        if update.level < ELIGIBLE_LEADERS_SINCE:
+        if loses_eligible:
             after = _without_eligible(after)
-        if update.level < DIRECTORIES_SINCE and after.directories:
+        if loses_directories and after.directories:
             after = replace(after, directories=())
         if after is before:
             return None
         return arrived(before, replace(after, partition_epoch=PartitionEpoch(before.partition_epoch + 1)))
 
-    if update.name == METADATA_VERSION_FEATURE:
+    if loses_eligible or loses_directories:
         yield from _rewritten(metadata, settings, rewrite)
 
 
 def _gains(
-    metadata: MetadataView, settings: ControllerSettings, current: int, record: FeatureLevelRecord
+    metadata: MetadataView,
+    settings: ControllerSettings,
+    before: Mapping[str, int],
+    levels: Mapping[str, int],
+    records: tuple[FeatureLevelRecord, ...],
 ) -> Iterator[tuple[object, ...]]:
-    """The records that say what a higher level has words for.
+    """The records that say what higher levels have words for.
 
     Whoever kept its seat in an ISR for want of them, though it is not there, is eligible from then on.
     """
-    if record.name != METADATA_VERSION_FEATURE or not current < ELIGIBLE_LEADERS_SINCE <= record.feature_level:
+    if knows_eligible_leaders(before) or not knows_eligible_leaders(levels):
         return
     leveled = MetadataDraft(metadata)
-    leveled.apply(record)
+    for record in records:
+        leveled.apply(record)
     rules, is_active = TopicRules(leveled, settings), is_active_in(metadata)
 
     def rewrite(name: str, before: PartitionImage) -> PartitionImage | None:

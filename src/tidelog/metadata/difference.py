@@ -8,6 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from tidelog.metadata.features import (
+    ELIGIBLE_LEADERS_SINCE,
+    ELIGIBLE_LEADERS_VERSION,
+    METADATA_VERSION_FEATURE,
+    METADATA_VERSION_MIN,
+    metadata_version,
+)
 from tidelog.metadata.image import (
     BrokerImage,
     ConfigResource,
@@ -37,10 +44,18 @@ def records_between(base: MetadataImage, image: MetadataImage) -> Iterator[objec
 
 
 def _features(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
-    for name, level in image.features.items():
-        if base.features.get(name) != level:
+    """`metadata.version` is first, as Kafka's readers want it."""
+    known, gone = dict(base.features), base.features.keys() - image.features.keys()
+    if ELIGIBLE_LEADERS_VERSION in gone and metadata_version(image.features) >= ELIGIBLE_LEADERS_SINCE:
+        # That nothing is said of it is no level: it comes of a metadata.version that has no words for it.
+        yield FeatureLevelRecord(name=METADATA_VERSION_FEATURE, feature_level=METADATA_VERSION_MIN)
+        known.pop(METADATA_VERSION_FEATURE, None)
+        gone = gone - {ELIGIBLE_LEADERS_VERSION}
+    for name in sorted(image.features, key=lambda name: name != METADATA_VERSION_FEATURE):
+        level = image.features[name]
+        if known.get(name) != level:
             yield FeatureLevelRecord(name=name, feature_level=level)
-    for name in base.features.keys() - image.features.keys():
+    for name in gone:
         yield FeatureLevelRecord(name=name, feature_level=0)
 
 

@@ -15,6 +15,12 @@ from uuid import UUID
 
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from tidelog.base.invariant import invariant
+from tidelog.metadata.features import (
+    ELIGIBLE_LEADERS_SINCE,
+    ELIGIBLE_LEADERS_VERSION,
+    METADATA_VERSION_FEATURE,
+    metadata_version,
+)
 from tidelog.metadata.image import (
     BrokerImage,
     ConfigResource,
@@ -189,10 +195,13 @@ class MetadataDraft:
 
     def apply_feature_level(self, record: cluster_records.FeatureLevelRecord) -> None:
         self._own("features")
-        if record.feature_level:
-            self.features[record.name] = record.feature_level
+        features, name, level = self.features, record.name, record.feature_level
+        if level or (name == ELIGIBLE_LEADERS_VERSION and metadata_version(features) >= ELIGIBLE_LEADERS_SINCE):
+            features[name] = level  # of eligible leaders level 0 says more than nothing
         else:
-            self.features.pop(record.name, None)
+            features.pop(name, None)
+        if name == METADATA_VERSION_FEATURE and level < ELIGIBLE_LEADERS_SINCE:
+            features.pop(ELIGIBLE_LEADERS_VERSION, None)
 
     def apply_producer_ids(self, record: cluster_records.ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id

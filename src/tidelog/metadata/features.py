@@ -2,10 +2,14 @@
 
 The level of `metadata.version` says which records may be in the metadata log, and which requests brokers send to each
 other: those that every node of the cluster knows. It is raised by an operator once all nodes run a release that does.
+The other features each gate one thing, on top of that. `METADATA_VERSIONS` and `FEATURE_LEVELS` are the table of what
+each level of each of them brings.
 
 Whatever is older than the lowest level is always on: the leader epochs of KIP-101, 279 and 320 among others. KIP-1166
 has no gate in the metadata quorum, whose nodes use the version of Fetch that both know: they cannot learn of a level
 before they have replicated it. Brokers that replicate data go by the level.
+
+Kafka: `MetadataVersion`, `Feature`.
 """
 
 from __future__ import annotations
@@ -15,6 +19,11 @@ from typing import NamedTuple
 
 METADATA_VERSION_FEATURE = "metadata.version"
 TRANSACTION_VERSION = "transaction.version"
+GROUP_VERSION = "group.version"
+ELIGIBLE_LEADERS_VERSION = "eligible.leader.replicas.version"
+KRAFT_VERSION = "kraft.version"
+SHARE_VERSION = "share.version"
+STREAMS_VERSION = "streams.version"
 
 
 class MetadataVersion(NamedTuple):
@@ -40,19 +49,22 @@ METADATA_VERSIONS: Mapping[int, MetadataVersion] = {
         MetadataVersion(12, "3.6-IV0"),
         MetadataVersion(13, "3.6-IV1", True, "transactions of the metadata log (KIP-868)"),
         MetadataVersion(14, "3.6-IV2", True),
-        MetadataVersion(15, "3.7-IV0", True),
+        MetadataVersion(15, "3.7-IV0", True, "registrations of controllers (KIP-919)"),
         MetadataVersion(16, "3.7-IV1"),
         MetadataVersion(17, "3.7-IV2", True, "log directories of brokers and replicas (KIP-858)"),
         MetadataVersion(18, "3.7-IV3"),
-        MetadataVersion(19, "3.7-IV4"),
+        MetadataVersion(19, "3.7-IV4", False, "replicas fetch with version 16"),
         MetadataVersion(20, "3.8-IV0"),
-        MetadataVersion(21, "3.9-IV0"),
-        MetadataVersion(22, "4.0-IV0"),
-        MetadataVersion(23, "4.0-IV1", True, "eligible leader replicas (KIP-966)"),
-        MetadataVersion(24, "4.0-IV2"),
+        MetadataVersion(21, "3.9-IV0", False, "replicas fetch with version 17; kraft.version 1 for new clusters"),
+        MetadataVersion(22, "4.0-IV0", False, "group.version 1 for new clusters"),
+        MetadataVersion(23, "4.0-IV1", True, "eligible leader replicas (KIP-966), unless their own feature says no"),
+        MetadataVersion(24, "4.0-IV2", False, "transaction.version 2 for new clusters"),
         MetadataVersion(25, "4.0-IV3"),
-        MetadataVersion(26, "4.1-IV0"),
+        MetadataVersion(26, "4.1-IV0", False, "eligible.leader.replicas.version 1 for new clusters"),
         MetadataVersion(27, "4.1-IV1", False, "replicas fetch with version 18, which has KIP-1166's field"),
+        MetadataVersion(28, "4.2-IV0", False, "eligible.leader.replicas.version is always said"),
+        MetadataVersion(29, "4.2-IV1"),
+        MetadataVersion(30, "4.3-IV0", True),
     )
 }
 METADATA_VERSION_MIN = min(METADATA_VERSIONS)
@@ -60,41 +72,74 @@ METADATA_VERSION_MIN = min(METADATA_VERSIONS)
 METADATA_VERSION = max(METADATA_VERSIONS)
 """What a new cluster begins with."""
 
-TRANSACTION_VERSION_MAX = 2
-"""1: the coordinator's log has tagged fields. 2: each transaction has a producer epoch of its own (KIP-890). A
-client of version 2 looks at the level; the coordinator goes by the version of its requests."""
-
-GROUP_VERSION = "group.version"
-GROUP_VERSION_MAX = 1
-"""1: the requests of the consumer protocol are served (KIP-848). """
-
 TRANSACTIONS_SINCE = 13
 """The metadata.version from which on the metadata log may hold transactions (KIP-868)."""
+CONTROLLERS_SINCE = 15
+"""The metadata.version from which on controllers register (KIP-919)."""
 DIRECTORIES_SINCE = 17
-TRANSACTION_VERSION_SINCE = 22
-"""The metadata.version from which on a new cluster begins at the highest transaction.version, as Kafka 4.0 does."""
-GROUP_VERSION_SINCE = 22
-"""Likewise of group.version."""
 ELIGIBLE_LEADERS_SINCE = 23
+ELIGIBLE_LEADERS_SAID_SINCE = 28
+"""Releases that have no feature for eligible leaders support no such level: from here on the metadata says it."""
 FETCH_VERSIONS = ((27, 18), (21, 17), (19, 16), (METADATA_VERSION_MIN, 15))
+
+
+class FeatureLevel(NamedTuple):
+    """A level above 0 of another feature than `metadata.version`.
+
+    Attributes:
+        begins_at: the metadata.version from which on a new cluster begins with it, and a release stands for it.
+        needs: the lowest metadata.version that it works with.
+        is_served: whether this release works at it.
+        brings: what is done from it on.
+    """
+
+    name: str
+    level: int
+    begins_at: int
+    needs: int
+    is_served: bool
+    brings: str
+
+
+FEATURE_LEVELS = (
+    FeatureLevel(TRANSACTION_VERSION, 1, 24, 0, True, "tagged fields in the values of the coordinator's log"),
+    FeatureLevel(TRANSACTION_VERSION, 2, 24, 0, True, "a producer epoch for each transaction (KIP-890), at clients"),
+    FeatureLevel(GROUP_VERSION, 1, 22, 0, True, "the requests of the consumer protocol (KIP-848)"),
+    FeatureLevel(ELIGIBLE_LEADERS_VERSION, 1, 26, ELIGIBLE_LEADERS_SINCE, True, "eligible leader replicas (KIP-966)"),
+    FeatureLevel(KRAFT_VERSION, 1, 21, 0, False, "the voters stand in the metadata log, and change there (KIP-853)"),
+    FeatureLevel(SHARE_VERSION, 1, 28, 0, False, "share groups (KIP-932)"),
+    FeatureLevel(STREAMS_VERSION, 1, 29, 0, False, "groups of Kafka Streams (KIP-1071)"),
+)
+"""Of Kafka's features. Its tools name them all when they ask for a release, so each is known, if at level 0 alone. One
+that is not served is never finalized: a client changes what it does by that (Java its transactions).
+
+`kraft.version` is what the metadata log itself says of its voters, and no record of the controller.
+"""
+
+
+def _highest(name: str, *, metadata_version: int | None = None, is_served: bool = True) -> int:
+    """The highest level of a feature, as of a level of `metadata.version`, and where that is asked, here."""
+    return max(
+        (
+            one.level
+            for one in FEATURE_LEVELS
+            if one.name == name
+            and (one.is_served or not is_served)
+            and (metadata_version is None or one.begins_at <= metadata_version)
+        ),
+        default=0,
+    )
+
+
+TRANSACTION_VERSION_MAX = _highest(TRANSACTION_VERSION)
+GROUP_VERSION_MAX = _highest(GROUP_VERSION)
 
 FeatureRange = tuple[str, int, int]
 """The name of a feature, and the lowest and the highest level that a node can work at."""
 
-NOT_SERVED_FEATURES = (
-    "eligible.leader.replicas.version",
-    "kraft.version",
-    "share.version",
-    "streams.version",
-)
-"""Kafka's others. Its tools name them all when they ask for a release, so each is known, at level 0. None is ever
-finalized: a client changes what it does by that (Java its transactions)."""
-
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION_FEATURE: (METADATA_VERSION_MIN, METADATA_VERSION),
-    TRANSACTION_VERSION: (0, TRANSACTION_VERSION_MAX),
-    GROUP_VERSION: (0, GROUP_VERSION_MAX),
-    **dict.fromkeys(NOT_SERVED_FEATURES, (0, 0)),
+    **{one.name: (0, _highest(one.name)) for one in FEATURE_LEVELS},
 }
 """Each feature's lowest and highest level here."""
 
@@ -105,18 +150,40 @@ def metadata_version(features: Mapping[str, int]) -> int:
 
 
 def first_levels(told: Mapping[str, int]) -> dict[str, int]:
-    """The levels that a new cluster begins at.
+    """The levels that a new cluster begins at, for its metadata; who votes is not said there (`kraft.version`).
 
     Args:
         told: what its operator said of some of them; 0 for a feature that is to stay off.
     """
     level = told.get(METADATA_VERSION_FEATURE, METADATA_VERSION)
-    defaults = {METADATA_VERSION_FEATURE: level}
-    if level >= TRANSACTION_VERSION_SINCE:
-        defaults[TRANSACTION_VERSION] = TRANSACTION_VERSION_MAX
-    if level >= GROUP_VERSION_SINCE:
-        defaults[GROUP_VERSION] = GROUP_VERSION_MAX
-    return {name: level for name, level in {**defaults, **told}.items() if level}
+    levels = {**release_levels(level), **told}
+    levels.pop(KRAFT_VERSION, None)
+    if level < ELIGIBLE_LEADERS_SINCE and not levels.get(ELIGIBLE_LEADERS_VERSION):
+        levels.pop(ELIGIBLE_LEADERS_VERSION, None)
+    return {name: level for name, level in levels.items() if level or name == ELIGIBLE_LEADERS_VERSION}
+
+
+def release_levels(level: int) -> dict[str, int]:
+    """The levels of all features that a release of this metadata.version stands for, as far as they are served.
+
+    Those at level 0 are left out. Kafka: `Feature.defaultLevel`.
+    """
+    names = dict.fromkeys(one.name for one in FEATURE_LEVELS)
+    highest = {name: _highest(name, metadata_version=level) for name in names}
+    return {METADATA_VERSION_FEATURE: level, **{name: level for name, level in highest.items() if level}}
+
+
+def unmet_need(levels: Mapping[str, int]) -> tuple[str, str] | None:
+    """A feature that these levels of metadata.version do not suffice for, and why, as a sentence."""
+    version = metadata_version(levels)
+    for one in FEATURE_LEVELS:
+        if levels.get(one.name, 0) >= one.level and version < one.needs:
+            needed, found = (level_name(METADATA_VERSION_FEATURE, each) for each in (one.needs, version))
+            return one.name, (
+                f"{one.name} {one.level} needs metadata.version {needed} or above, and that would be {found}: raise "
+                f"it too, or set {one.name} to 0"
+            )
+    return None
 
 
 def knows_directories(features: Mapping[str, int]) -> bool:
@@ -125,8 +192,29 @@ def knows_directories(features: Mapping[str, int]) -> bool:
 
 
 def knows_eligible_leaders(features: Mapping[str, int]) -> bool:
-    """Whether records may name eligible leader replicas (KIP-966). Without, an ISR keeps its last member."""
-    return metadata_version(features) >= ELIGIBLE_LEADERS_SINCE
+    """Whether records may name eligible leader replicas (KIP-966). Without, an ISR keeps its last member.
+
+    Where `eligible.leader.replicas.version` was never said, metadata.version says it alone: releases that know nothing
+    of the feature go by that.
+    """
+    return metadata_version(features) >= ELIGIBLE_LEADERS_SINCE and features.get(ELIGIBLE_LEADERS_VERSION, 1) > 0
+
+
+def level_in_force(features: Mapping[str, int], name: str) -> int:
+    """The level that the cluster works at, be it said or not."""
+    if name == ELIGIBLE_LEADERS_VERSION:
+        return int(knows_eligible_leaders(features))
+    return features.get(name, 0)
+
+
+def is_not_served(name: str, level: int) -> bool:
+    """Whether Kafka has this level of a feature, and this release does not."""
+    return _highest(name) < level <= _highest(name, is_served=False)
+
+
+def knows_controllers(features: Mapping[str, int]) -> bool:
+    """Whether the metadata may tell of controllers that registered (KIP-919)."""
+    return features.get(METADATA_VERSION_FEATURE, 0) >= CONTROLLERS_SINCE
 
 
 def replica_fetch_version(features: Mapping[str, int]) -> int:

@@ -36,21 +36,46 @@ def test_leaders_are_elected(tools: KafkaTools, at: tuple[str, str]) -> None:
 
 
 def test_levels_of_features_go_down_safely_and_up_again(tools: KafkaTools, at: tuple[str, str]) -> None:
-    assert "4.1-IV1" in tools.run("kafka-features", *at, "describe").output
-    assert (
-        "downgraded to 25" in tools.run("kafka-features", *at, "downgrade", "--feature", "metadata.version=25").output
-    )
-    assert "upgraded to 27" in tools.run("kafka-features", *at, "upgrade", "--feature", "metadata.version=27").output
-    refused = tools.run("kafka-features", *at, "upgrade", "--feature", "metadata.version=99", status=1)
-    assert "the active controller supports" in refused.output
-    assert "was disabled" in tools.run("kafka-features", *at, "disable", "--feature", "transaction.version").output
-    release = ("--release-version", "3.8")
-    told = tools.run("kafka-features", *at, "downgrade", "--unsafe", "--dry-run", *release).output
+    def run(*arguments: str, status: int = 0) -> str:
+        return tools.run("kafka-features", *at, *arguments, status=status).output
+
+    assert "4.3-IV0" in run("describe")
+    refused = run("downgrade", "--feature", "metadata.version=29", status=1)
+    assert "only an unsafe downgrade" in refused
+    assert "downgraded to 29" in run("downgrade", "--unsafe", "--feature", "metadata.version=29")
+    assert "downgraded to 25" in run("downgrade", "--feature", "metadata.version=25")
+    assert "upgraded to 30" in run("upgrade", "--feature", "metadata.version=30")
+    assert "the active controller supports" in run("upgrade", "--feature", "metadata.version=99", status=1)
+    assert "was disabled" in run("disable", "--feature", "transaction.version")
+    told = run("downgrade", "--unsafe", "--dry-run", "--release-version", "3.8")
     assert "group.version can be downgraded to 0" in told
-    refused = tools.run("kafka-features", *at, "upgrade", "--release-version", "4.1", status=1)
-    assert "eligible.leader.replicas.version 1: the active controller does not serve it" in refused.output
-    assert "was disabled" in tools.run("kafka-features", *at, "disable", "--feature", "group.version").output
-    assert "upgraded to 1" in tools.run("kafka-features", *at, "upgrade", "--feature", "group.version=1").output
+    assert "the active controller does not serve it" in run("upgrade", "--feature", "share.version=1", status=1)
+    assert "was disabled" in run("disable", "--feature", "group.version")
+    assert "upgraded to 1" in run("upgrade", "--feature", "group.version=1", "--feature", "transaction.version=1")
+
+
+def test_every_release_from_4_0_on_can_be_asked_for(tools: KafkaTools, cluster: ClusterProcesses) -> None:
+    at = ("--bootstrap-server", cluster.nodes[2].bootstrap)
+
+    def levels() -> dict[str, str]:
+        rows = (row.split() for row in tools.run("kafka-features", *at, "describe").output.splitlines() if row)
+        return {row[1]: row[7] for row in rows}
+
+    def ask(which: str, release: str, *flags: str) -> dict[str, str]:
+        tools.run("kafka-features", *at, which, *flags, "--release-version", release)
+        return levels()
+
+    eligible = "eligible.leader.replicas.version"
+    assert ask("downgrade", "4.2", "--unsafe")["metadata.version"] == "4.2-IV1"
+    assert ask("downgrade", "4.1") | {eligible: "1"} == levels()
+    lowest = ask("downgrade", "4.0")
+    assert (lowest["metadata.version"], lowest[eligible]) == ("4.0-IV3", "0")
+    for release, name in (("4.0", "4.0-IV3"), ("4.1", "4.1-IV1"), ("4.2", "4.2-IV1"), ("4.3", "4.3-IV0")):
+        found = ask("upgrade", release)
+        assert found["metadata.version"] == name
+        assert found[eligible] == ("0" if release == "4.0" else "1")
+        assert (found["group.version"], found["transaction.version"]) == ("1", "2")
+        assert (found["share.version"], found["streams.version"]) == ("0", "0"), "they are not served"
 
 
 def test_the_quorum_and_the_endpoints_are_described(tools: KafkaTools, cluster: ClusterProcesses) -> None:

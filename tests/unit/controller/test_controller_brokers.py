@@ -223,12 +223,14 @@ def test_a_new_log_begins_with_the_level_of_its_records() -> None:
         FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION),
         FeatureLevelRecord(name="transaction.version", feature_level=2),
         FeatureLevelRecord(name="group.version", feature_level=1),
+        FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
     )
     cluster.run(decision)
     assert cluster.image.features == {
         "metadata.version": METADATA_VERSION,
         "transaction.version": 2,
         "group.version": 1,
+        "eligible.leader.replicas.version": 1,
     }
     assert cluster.state.decide_bootstrap().records == ()
 

@@ -19,10 +19,14 @@ from tidelog.controller import (
     UpgradeType,
 )
 from tidelog.metadata.configs import BrokerSettings
-from tidelog.metadata.features import first_levels, own_features
+from tidelog.metadata.difference import records_between
+from tidelog.metadata.draft import MetadataDraft
+from tidelog.metadata.features import first_levels, knows_eligible_leaders, own_features
+from tidelog.metadata.image import MetadataImage
 from tidelog.metadata.records import ConfigRecord, FeatureLevelRecord, PartitionChangeRecord, decode_record
 
 NAME = "metadata.version"
+ELIGIBLE = "eligible.leader.replicas.version"
 UP, SAFELY, UNSAFELY = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
 DIRECTORY = UUID(int=7)
 
@@ -70,6 +74,7 @@ def test_a_controller_that_becomes_active_says_what_the_metadata_does_not_say_ye
         FeatureLevelRecord(name=NAME, feature_level=METADATA_VERSION),
         FeatureLevelRecord(name="transaction.version", feature_level=2),
         FeatureLevelRecord(name="group.version", feature_level=1),
+        FeatureLevelRecord(name=ELIGIBLE, feature_level=1),
         ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2"),
     )
     for record in records:
@@ -87,13 +92,18 @@ def test_a_new_cluster_can_begin_at_an_older_level() -> None:
 
 
 def test_a_new_cluster_begins_at_what_its_operator_says_and_at_the_highest_levels_otherwise() -> None:
-    assert first_levels({}) == {NAME: METADATA_VERSION, "transaction.version": 2, "group.version": 1}
-    assert first_levels({"transaction.version": 0}) == {NAME: METADATA_VERSION, "group.version": 1}
+    assert first_levels({}) == {NAME: METADATA_VERSION, "transaction.version": 2, "group.version": 1, ELIGIBLE: 1}
+    assert first_levels({"transaction.version": 0}) == {NAME: METADATA_VERSION, "group.version": 1, ELIGIBLE: 1}
     assert first_levels({"transaction.version": 1, "group.version": 0}) == {
         NAME: METADATA_VERSION,
         "transaction.version": 1,
+        ELIGIBLE: 1,
     }
     assert first_levels({NAME: 21}) == {NAME: 21}, "a release before 4.0 knows neither"
+    assert first_levels({NAME: 25})[NAME] == 25
+    assert ELIGIBLE not in first_levels({NAME: 25}), "metadata.version gives them there"
+    assert first_levels({ELIGIBLE: 0})[ELIGIBLE] == 0, "they stay off"
+    assert first_levels({NAME: 21, ELIGIBLE: 0}) == {NAME: 21}
 
 
 # Going up and down.
@@ -126,7 +136,7 @@ def test_going_down_safely_where_the_records_are_the_same() -> None:
         (FeatureUpdate(NAME, 9, UNSAFELY), "below the lowest level, 10 .3.5-IV1."),
         (FeatureUpdate(NAME, 0, UNSAFELY), "below the lowest level"),
         (FeatureUpdate(NAME, -1, UNSAFELY), "below the lowest level"),
-        (FeatureUpdate(NAME, 28), "the active controller supports 10 .3.5-IV1. to 27 .4.1-IV1."),
+        (FeatureUpdate(NAME, 31), "the active controller supports 10 .3.5-IV1. to 30 .4.3-IV0."),
         (FeatureUpdate(NAME, 26, 0), "upgrade type 0 is none of"),
         (FeatureUpdate("metadata.versoin", 26), "no feature 'metadata.versoin'; there is metadata.version"),
     ],
@@ -175,6 +185,34 @@ def test_a_feature_that_is_not_served_is_at_level_0_and_stays_there(upgrade_type
     assert on.code == Code.INVALID_UPDATE_VERSION
     assert on.message == "share.version 1: the active controller does not serve it"
     assert set(cluster.image.features) == {NAME}
+
+
+@pytest.mark.parametrize(("level", "upgrade_type"), [(30, UP), (29, UNSAFELY)])
+def test_a_release_is_asked_for_whole_and_what_is_not_served_of_it_stays_off(level: int, upgrade_type: int) -> None:
+    cluster = at(25 if upgrade_type == UP else 30, ONE)
+    named = {NAME: level, "share.version": 1, "streams.version": 1}
+    results = update(cluster, *(FeatureUpdate(name, level, upgrade_type) for name, level in named.items()))
+    assert [one.code for one in results] == [Code.NONE] * 3
+    assert [one.message for one in results[1:]] == [
+        "share.version stays at 0: this release does not serve it",
+        "streams.version stays at 0: this release does not serve it",
+    ]
+    assert level_of(cluster) == level
+    assert "share.version" not in cluster.image.features
+    (refused,) = update(cluster, FeatureUpdate("share.version", 1))
+    assert refused.message == "share.version 1: the active controller does not serve it"
+    _, unknown = update(cluster, FeatureUpdate(NAME, level, UP), FeatureUpdate("share.version", 2))
+    assert unknown.code == Code.INVALID_UPDATE_VERSION, "Kafka has no such level"
+
+
+def test_a_downgrade_to_a_release_raises_nothing() -> None:
+    cluster = at(29, ONE)
+    results = update(cluster, FeatureUpdate(NAME, 27, SAFELY), FeatureUpdate("group.version", 1, SAFELY))
+    assert [one.code for one in results] == [Code.NONE] * 2
+    assert results[1].message == "group.version stays at 0: a downgrade raises nothing"
+    assert cluster.image.features.get("group.version") is None
+    (alone,) = update(cluster, FeatureUpdate("group.version", 1, SAFELY))
+    assert alone.code == Code.INVALID_UPDATE_VERSION
 
 
 # Who joins.
@@ -265,6 +303,118 @@ def test_an_unsafe_downgrade_takes_out_what_the_lower_level_cannot_say() -> None
     assert all(not one.eligible_leader_replicas and not one.directories for one in after)
     cluster.unfence(TWO)
     assert cluster.partition("gone").leader == TWO
+
+
+# Eligible leaders, a feature of their own.
+
+
+def with_eligible(level: int) -> Cluster:
+    """A cluster whose partition has one broker in sync and one that is eligible beside it."""
+    cluster = at(level, ONE, TWO)
+    cluster.write(ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2"))
+    cluster.create("a", [ONE, TWO])
+    cluster.create("gone", [TWO])
+    cluster.fence(TWO)
+    assert cluster.partition("a").eligible_leader_replicas == (TWO,)
+    assert leadership(cluster.partition("gone")) == (None, 1, ())
+    return cluster
+
+
+def batch_of(cluster: Cluster, *updates: FeatureUpdate) -> tuple[object, ...]:
+    return tuple(cluster.state.decide_update_features(updates).at_once().records)
+
+
+@pytest.mark.parametrize("level", [28, 29, 30])
+@pytest.mark.parametrize("before", [22, 23, 27])
+def test_what_a_level_gave_is_said_in_the_batch_of_the_upgrade(before: int, level: int) -> None:
+    cluster = at(before, ONE)
+    assert batch_of(cluster, FeatureUpdate(NAME, level)) == (
+        FeatureLevelRecord(name=NAME, feature_level=level),
+        FeatureLevelRecord(name=ELIGIBLE, feature_level=1),
+    )
+    update(cluster, FeatureUpdate(NAME, level))
+    assert cluster.image.features[ELIGIBLE] == 1
+
+
+def test_to_levels_that_older_releases_know_nothing_is_said_of_it() -> None:
+    """They do not know the feature, and could not join again; they go by metadata.version, and so does this one."""
+    cluster = at(23, ONE)
+    assert batch_of(cluster, FeatureUpdate(NAME, 27)) == (FeatureLevelRecord(name=NAME, feature_level=27),)
+    of_4_0 = (FeatureUpdate(NAME, 25), FeatureUpdate(ELIGIBLE, 0))
+    assert batch_of(cluster, *of_4_0) == (FeatureLevelRecord(name=NAME, feature_level=25),)
+    of_4_1 = (FeatureUpdate(NAME, 27), FeatureUpdate(ELIGIBLE, 1))
+    assert batch_of(cluster, *of_4_1)[1:] == (FeatureLevelRecord(name=ELIGIBLE, feature_level=1),)
+
+
+@pytest.mark.parametrize("upgrade_type", [SAFELY, UNSAFELY])
+@pytest.mark.parametrize(("level", "is_said"), [(23, False), (27, True), (30, True)])
+def test_lowering_it_clears_who_is_eligible_in_the_same_batch(
+    level: int, upgrade_type: UpgradeType, *, is_said: bool
+) -> None:
+    cluster = with_eligible(level)
+    if is_said:
+        update(cluster, FeatureUpdate(ELIGIBLE, 1))
+    lowered = FeatureUpdate(ELIGIBLE, 0, upgrade_type)
+    assert [type(record) for record in batch_of(cluster, lowered)] == [PartitionChangeRecord] * 2 + [FeatureLevelRecord]
+    assert update(cluster, lowered)[0].code == Code.NONE
+    assert cluster.partition("a").eligible_leader_replicas == ()
+    assert leadership(cluster.partition("gone")) == (None, 1, (TWO,)), "it holds all that is committed"
+    cluster.fence(ONE)
+    assert leadership(cluster.partition("a")) == (None, 1, (ONE,)), "an ISR keeps its last member"
+    snapshot = MetadataDraft(MetadataImage.empty())
+    for record in records_between(MetadataImage.empty(), cluster.image):
+        snapshot.apply(record)
+    assert snapshot.features == cluster.image.features
+    assert not knows_eligible_leaders(snapshot.features)
+    assert update(cluster, FeatureUpdate(ELIGIBLE, 1))[0].code == Code.NONE
+    assert cluster.partition("gone").eligible_leader_replicas == (TWO,)
+    assert cluster.partition("a").eligible_leader_replicas == (ONE,)
+
+
+def test_below_its_level_nothing_is_said_of_it_and_above_nothing_is_remembered() -> None:
+    cluster = with_eligible(30)
+    update(cluster, FeatureUpdate(ELIGIBLE, 1))
+    update(cluster, FeatureUpdate(NAME, 22, UNSAFELY))
+    assert cluster.image.features == {NAME: 22}
+    assert leadership(cluster.partition("gone")) == (None, 1, (TWO,))
+    stale = cluster.journal.committed.metadata.image(None)
+    update(cluster, FeatureUpdate(NAME, 27))
+    assert cluster.image.features == {NAME: 27}
+    assert cluster.partition("gone").eligible_leader_replicas == (TWO,)
+    for base in (stale, replace(stale, features={NAME: 27, ELIGIBLE: 1}), replace(stale, features={ELIGIBLE: 0})):
+        draft = MetadataDraft(base)
+        for record in records_between(base, cluster.image):
+            draft.apply(record)
+        assert draft.features == {NAME: 27}, "a node that takes up a snapshot"
+
+
+@pytest.mark.parametrize(
+    ("updates", "says"),
+    [
+        ((FeatureUpdate(NAME, 22, UNSAFELY), FeatureUpdate(ELIGIBLE, 1)), "needs metadata.version 23 .4.0-IV1. or abo"),
+        ((FeatureUpdate(ELIGIBLE, 0),), "is at 1: to go down to 0, ask for a downgrade"),
+        ((FeatureUpdate(NAME, 30), FeatureUpdate(ELIGIBLE, 0)), "is at 1: to go down to 0, ask for a downgrade"),
+        ((FeatureUpdate(ELIGIBLE, 2),), "the active controller supports 0 to 1"),
+    ],
+)
+def test_what_is_refused_of_eligible_leaders(updates: tuple[FeatureUpdate, ...], says: str) -> None:
+    cluster = at(28, ONE)
+    update(cluster, FeatureUpdate(ELIGIBLE, 1))
+    result = update(cluster, *updates)[-1]
+    assert result.code == Code.INVALID_UPDATE_VERSION
+    with pytest.raises(AssertionError, match=says):
+        raise AssertionError(result.message)
+    assert cluster.image.features == {NAME: 28, ELIGIBLE: 1}
+
+
+@pytest.mark.parametrize("wanted", [FeatureUpdate(ELIGIBLE, 1), FeatureUpdate(ELIGIBLE, 0, SAFELY)])
+def test_a_broker_that_knows_nothing_of_it_goes_by_the_metadata_version(wanted: FeatureUpdate) -> None:
+    cluster = at(27, ONE)
+    old = replace(cluster.registration(TWO), features=((NAME, 10, 27), (ELIGIBLE, 0, 0)))
+    cluster.run(cluster.decide_register(old))
+    (result,) = update(cluster, wanted)
+    assert result.code == Code.INVALID_UPDATE_VERSION
+    assert result.message == f"{ELIGIBLE} 1: broker 2 does not serve it; upgrade it, or unregister it"
 
 
 @pytest.mark.parametrize("level", [22, 16])

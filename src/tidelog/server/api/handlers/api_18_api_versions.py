@@ -42,6 +42,7 @@ def handle(node: MetadataApi, request: ApiVersionsRequest, context: RequestConte
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in image.features.items()
+            if level
         ],
     )
 

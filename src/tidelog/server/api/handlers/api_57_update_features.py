@@ -2,11 +2,13 @@
 
 Behaviour: a level goes up only as far as every registered broker can work at it, and down only where that is asked for.
 Versions 0 and 1 answer for each feature, version 2 for all at once: with the first refusal that is about a feature
-itself, and the text of them all.
+itself, and the text of them all. Where a release is asked for (`metadata.version` and what comes with it), a feature of
+it that is not served stays off; the answer says so in its text, without an error, and so does the log.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,8 @@ from tidelog.wire.messages.api_57_update_features import (
 if TYPE_CHECKING:
     from tidelog.server.api.ports import ControllerApi
 
+logger = logging.getLogger("tidelog.server.features")
+
 UPGRADE_TYPES_FROM_VERSION = 1
 ONE_ANSWER_FROM_VERSION = 2
 
@@ -38,6 +42,8 @@ async def handle(
         await node.caught_up()
     except KafkaError as error:
         return refused(request, context, error)
+    if not request.validate_only:
+        _log_remarks(updated)
     if context.api_version < ONE_ANSWER_FROM_VERSION:
         return UpdateFeaturesResponse(
             results=[UpdatableFeatureResult(one.name, one.code, one.message) for one in updated]
@@ -50,11 +56,17 @@ def refused(request: UpdateFeaturesRequest, context: RequestContext, error: Kafk
     return UpdateFeaturesResponse(error_code=code_of(error, "UpdateFeatures"), error_message=str(error))
 
 
+def _log_remarks(updated: Sequence[UpdatedFeature]) -> None:
+    for one in updated:
+        if one.code == Code.NONE and one.message is not None:
+            logger.warning("features: %s", one.message)
+
+
 def _for_all(updated: Sequence[UpdatedFeature]) -> UpdateFeaturesResponse:
     not_done = [one for one in updated if one.code != Code.NONE]
     reasons = [one for one in not_done if one.code != Code.FEATURE_UPDATE_FAILED]
     if not not_done:
-        return UpdateFeaturesResponse()
+        return UpdateFeaturesResponse(error_message="; ".join(one.message for one in updated if one.message) or None)
     return UpdateFeaturesResponse(
         error_code=(reasons or not_done)[0].code,
         error_message="; ".join(one.message or one.name for one in reasons or not_done),
