@@ -19,7 +19,14 @@ from tidelog.controller.leaders import is_active_in
 from tidelog.controller.partition_changes import arrived, change_record, with_isr
 from tidelog.controller.partition_scan import PartitionScan
 from tidelog.controller.topic_rules import TopicRules
-from tidelog.controller.values import ControllerSettings, FeatureUpdate, UpdatedFeature, UpgradeType
+from tidelog.controller.values import (
+    NO_CONTROLLERS,
+    ControllerSettings,
+    FeatureUpdate,
+    QuorumControllers,
+    UpdatedFeature,
+    UpgradeType,
+)
 from tidelog.journal import Decision, LongDecision
 from tidelog.metadata.configs.min_insync import ALL_BROKERS, MIN_INSYNC
 from tidelog.metadata.draft import MetadataDraft
@@ -69,7 +76,12 @@ def decide_bootstrap(
 
 
 def decide_update_features(
-    metadata: MetadataView, settings: ControllerSettings, updates: Sequence[FeatureUpdate], *, validate_only: bool
+    metadata: MetadataView,
+    settings: ControllerSettings,
+    updates: Sequence[FeatureUpdate],
+    *,
+    validate_only: bool,
+    controllers: QuorumControllers = NO_CONTROLLERS,
 ) -> LongDecision[tuple[UpdatedFeature, ...]]:
     """Set the levels of features, all of them or none. The results are in the order of the request.
 
@@ -86,7 +98,8 @@ def decide_update_features(
         try:
             if counts[update.name] > 1:
                 raise refusal(Code.INVALID_REQUEST, f"the request names {update.name} more than once")
-            _check(metadata, update, wanted)
+            if _check(metadata, update, wanted):
+                _check_controllers(metadata, settings, update, controllers)
         except KafkaError as error:
             refused[update.name] = error
     records = () if refused else _level_records(metadata.features, updates)
@@ -175,8 +188,8 @@ def _not_updated(update: FeatureUpdate, refused: dict[str, KafkaError]) -> Updat
     return UpdatedFeature(update.name, error.code, str(error))
 
 
-def _check(metadata: MetadataView, update: FeatureUpdate, wanted: Mapping[str, int]) -> None:
-    """Whether one level may be set.
+def _check(metadata: MetadataView, update: FeatureUpdate, wanted: Mapping[str, int]) -> bool:
+    """Whether one level may be set, as far as brokers are concerned. Returns whether that would be a change.
 
     Args:
         wanted: all levels of the request. Where `metadata.version` is among them, a release of Kafka is asked for. That
@@ -197,12 +210,14 @@ def _check(metadata: MetadataView, update: FeatureUpdate, wanted: Mapping[str, i
     if name == ELIGIBLE_LEADERS_VERSION and level < current and metadata_level >= ELIGIBLE_LEADERS_SINCE:
         if update.upgrade_type == UpgradeType.UPGRADE and metadata_level < ELIGIBLE_LEADERS_SAID_SINCE:
             if name not in metadata.features:
-                return  # a release before 4.1 stands for level 0, and its metadata.version gives them all the same
+                return (
+                    False  # a release before 4.1 stands for level 0, and its metadata.version gives them all the same
+                )
         elif update.upgrade_type != UpgradeType.UPGRADE:
             _check_supported(metadata, name, current)  # who does not know the feature goes by metadata.version
-            return
+            return True
     elif level == metadata.features.get(name, 0) or _stays(metadata.features, update, wanted):
-        return
+        return False
     if name == METADATA_VERSION_FEATURE and level < METADATA_VERSION_MIN:
         lowest = level_name(name, METADATA_VERSION_MIN)
         raise refusal(Code.INVALID_UPDATE_VERSION, f"{name} {level} is below the lowest level, {lowest}")
@@ -225,6 +240,7 @@ def _check(metadata: MetadataView, update: FeatureUpdate, wanted: Mapping[str, i
             f"{name} is at {now}, and its records can say what those of {shown} cannot: "
             "only an unsafe downgrade, which loses that, gets there",
         )
+    return True
 
 
 def _stays(features: Mapping[str, int], update: FeatureUpdate, wanted: Mapping[str, int]) -> bool:
@@ -260,6 +276,34 @@ def _check_supported(metadata: MetadataView, name: str, level: int) -> None:
                 Code.INVALID_UPDATE_VERSION,
                 f"{name} {level_name(name, level)}: broker {broker.broker_id} {reason}; upgrade it, or unregister it",
             )
+
+
+def _check_controllers(
+    metadata: MetadataView, settings: ControllerSettings, update: FeatureUpdate, controllers: QuorumControllers
+) -> None:
+    """Whether all controllers can work at a level that are no brokers: one of them may be the active one next.
+
+    A controller that left the quorum does not count any more, though nothing takes its registration back.
+    """
+    name, level = update.name, update.level
+    shown = f"{name} {level_name(name, level)}"
+    known = {**metadata.controllers, **controllers.registered}
+    members = {*controllers.voters, *controllers.others} - {settings.node_id}
+    for controller_id in sorted(members & known.keys()):
+        ranges = {feature: (lowest, highest) for feature, lowest, highest in known[controller_id].features}
+        reason = why_unsupported(name, level, ranges.get(name))
+        if reason is not None:
+            raise refusal(
+                Code.INVALID_UPDATE_VERSION,
+                f"{shown}: controller {controller_id} {reason}; upgrade it, or take it out of the metadata quorum",
+            )
+    unknown = sorted(set(controllers.voters) - {settings.node_id, *known, *metadata.brokers})
+    if unknown and level > level_in_force(metadata.features, name):
+        raise refusal(
+            Code.INVALID_UPDATE_VERSION,
+            f"{shown}: controller {unknown[0]} votes and has not registered, so what it can work at is not known; "
+            "start it with this release, or take it out of the metadata quorum",
+        )
 
 
 def _losses(

@@ -5,7 +5,7 @@ Kafka: `QuorumController`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
@@ -14,6 +14,7 @@ from tidelog.controller import (
     balancing,
     brokers,
     configs,
+    controllers,
     directory_assignments,
     early_fencing,
     elections,
@@ -35,6 +36,7 @@ from tidelog.controller.partition_scan import PartitionScan, PartitionScans
 from tidelog.controller.sessions import BrokerSessions
 from tidelog.controller.unclean_elections import UncleanElection, unclean_election
 from tidelog.controller.values import (
+    NO_CONTROLLERS,
     AlteredConfigs,
     BrokerChange,
     BrokerToRegister,
@@ -51,6 +53,7 @@ from tidelog.controller.values import (
     OngoingReassignment,
     PartitionToReassign,
     ProducerIdBlock,
+    QuorumControllers,
     ReassignedPartition,
     TopicToDelete,
     TopicToGrow,
@@ -58,7 +61,7 @@ from tidelog.controller.values import (
 )
 from tidelog.journal import Decision, LongDecision
 from tidelog.metadata.draft import MetadataDraft
-from tidelog.metadata.image import MetadataImage
+from tidelog.metadata.image import ControllerImage, MetadataImage
 from tidelog.metadata.records.topics import PartitionChangeRecord, RemoveTopicRecord, TopicRecord
 from tidelog.metadata.topic_names import collision_key
 
@@ -311,10 +314,22 @@ class ControllerState:
         )
 
     def decide_update_features(
-        self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
+        self,
+        updates: Sequence[FeatureUpdate],
+        *,
+        validate_only: bool = False,
+        of_quorum: QuorumControllers = NO_CONTROLLERS,
     ) -> LongDecision[tuple[UpdatedFeature, ...]]:
         """Set the levels of features, all of them or none; results in the order of the request."""
-        return features.decide_update_features(self.metadata, self.settings, updates, validate_only=validate_only)
+        return features.decide_update_features(
+            self.metadata, self.settings, updates, validate_only=validate_only, controllers=of_quorum
+        )
+
+    def decide_register_controller(
+        self, controller: ControllerImage, *, members: Collection[BrokerId]
+    ) -> Decision[None]:
+        """Note what a controller is; `members` are those of the metadata quorum."""
+        return controllers.decide_register_controller(self.metadata, controller, members=members)
 
     def decide_assign_directories(
         self, broker_id: BrokerId, broker_epoch: BrokerEpoch, replicas: Sequence[ReplicaInDirectory]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from uuid import UUID
@@ -18,7 +18,7 @@ from tidelog.base.ids import (
     TopicPartition,
 )
 from tidelog.metadata.configs import BrokerSettings, ConfigEntry, broker_settings
-from tidelog.metadata.image import ConfigResource, Endpoint, MetadataView
+from tidelog.metadata.image import ConfigResource, ControllerImage, Endpoint, MetadataView
 
 PARTITION_CHANGES_MAX = 100
 """In one decision: some milliseconds of CPU at the active controller, and less at the others. Several are on their way
@@ -262,6 +262,25 @@ class FeatureUpdate:
     name: str
     level: int
     upgrade_type: int = UpgradeType.UPGRADE
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumControllers:
+    """The controllers that have to be able to work at a level, as the leader of the metadata quorum knows them.
+
+    Attributes:
+        voters: of the quorum.
+        others: who follows it beside them.
+        registered: what controllers told the active one, whether the metadata has words for it or not.
+    """
+
+    voters: tuple[BrokerId, ...] = ()
+    others: tuple[BrokerId, ...] = ()
+    registered: Mapping[BrokerId, ControllerImage] = field(default_factory=dict)
+
+
+NO_CONTROLLERS = QuorumControllers()
+"""Where nothing but brokers counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.image import (
     BrokerImage,
     ConfigResource,
+    ControllerImage,
     Endpoint,
     MetadataImage,
     MetadataView,
@@ -16,6 +17,7 @@ from tidelog.metadata.image import (
 __all__ = [
     "BrokerImage",
     "ConfigResource",
+    "ControllerImage",
     "Endpoint",
     "MetadataDelta",
     "MetadataDraft",

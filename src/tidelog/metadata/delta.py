@@ -11,6 +11,7 @@ from tidelog.metadata.records.brokers import (
     UnregisterBrokerRecord,
 )
 from tidelog.metadata.records.cluster import ConfigRecord, FeatureLevelRecord
+from tidelog.metadata.records.controllers import RegisterControllerRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
 RECOVERING = 1
@@ -35,6 +36,8 @@ class MetadataDelta:
         """Taken over meanwhile by a replica that may lack committed records; of topics that may be gone by now."""
         self.changed_brokers: set[BrokerId] = set()
         """Registered, unregistered, fenced or unfenced."""
+        self.changed_controllers: set[BrokerId] = set()
+        """Registered."""
         self.changed_configs: set[ConfigResource] = set()
         """Whose settings changed; a topic that was deleted takes its settings along without being listed."""
         self.are_features_changed = False
@@ -62,6 +65,8 @@ class MetadataDelta:
                 self.changed_configs.add(ConfigResource(ResourceType(record.resource_type), record.resource_name))
             case RegisterBrokerRecord() | BrokerRegistrationChangeRecord() | UnregisterBrokerRecord():
                 self.changed_brokers.add(BrokerId(record.broker_id))
+            case RegisterControllerRecord():
+                self.changed_controllers.add(BrokerId(record.controller_id))
             case FeatureLevelRecord():
                 self.are_features_changed = True
             case _:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tidelog.metadata.features import (
+    CONTROLLERS_SINCE,
     ELIGIBLE_LEADERS_SINCE,
     ELIGIBLE_LEADERS_VERSION,
     METADATA_VERSION_FEATURE,
@@ -18,6 +19,7 @@ from tidelog.metadata.features import (
 from tidelog.metadata.image import (
     BrokerImage,
     ConfigResource,
+    ControllerImage,
     MetadataImage,
     PartitionImage,
     ResourceType,
@@ -30,12 +32,14 @@ from tidelog.metadata.records.brokers import (
     UnregisterBrokerRecord,
 )
 from tidelog.metadata.records.cluster import ConfigRecord, FeatureLevelRecord, ProducerIdsRecord
+from tidelog.metadata.records.controllers import RegisterControllerRecord
 from tidelog.metadata.records.topics import NO_LEADER, PartitionRecord, RemoveTopicRecord, TopicRecord
 
 
 def records_between(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
     """Records that make `image` of `base` when they are applied in this order."""
     yield from _features(base, image)
+    yield from _controllers(base, image)
     yield from _brokers(base, image)
     yield from _topics(base, image)
     yield from _configs(base, image)
@@ -43,20 +47,50 @@ def records_between(base: MetadataImage, image: MetadataImage) -> Iterator[objec
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
 
 
+def _begins_anew(base: MetadataImage, image: MetadataImage) -> bool:
+    """Whether `metadata.version` was below a level meanwhile that has words for what is not said any more: no record
+    takes back that eligible leaders are on or off, or that a controller registered.
+    """
+    is_forgotten = ELIGIBLE_LEADERS_VERSION in base.features and ELIGIBLE_LEADERS_VERSION not in image.features
+    was_low = is_forgotten and metadata_version(image.features) >= ELIGIBLE_LEADERS_SINCE
+    return was_low or not base.controllers.keys() <= image.controllers.keys()
+
+
 def _features(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
     """`metadata.version` is first, as Kafka's readers want it."""
     known, gone = dict(base.features), base.features.keys() - image.features.keys()
-    if ELIGIBLE_LEADERS_VERSION in gone and metadata_version(image.features) >= ELIGIBLE_LEADERS_SINCE:
-        # That nothing is said of it is no level: it comes of a metadata.version that has no words for it.
+    if _begins_anew(base, image):
         yield FeatureLevelRecord(name=METADATA_VERSION_FEATURE, feature_level=METADATA_VERSION_MIN)
-        known.pop(METADATA_VERSION_FEATURE, None)
-        gone = gone - {ELIGIBLE_LEADERS_VERSION}
+        for name in (METADATA_VERSION_FEATURE, ELIGIBLE_LEADERS_VERSION):
+            known.pop(name, None)
+        gone = ({METADATA_VERSION_FEATURE, *gone} - image.features.keys()) - {ELIGIBLE_LEADERS_VERSION}
+    for name in gone:
+        yield FeatureLevelRecord(name=name, feature_level=0)
     for name in sorted(image.features, key=lambda name: name != METADATA_VERSION_FEATURE):
         level = image.features[name]
         if known.get(name) != level:
             yield FeatureLevelRecord(name=name, feature_level=level)
-    for name in gone:
-        yield FeatureLevelRecord(name=name, feature_level=0)
+
+
+def _controllers(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
+    level = image.features.get(METADATA_VERSION_FEATURE)
+    is_low = (
+        metadata_version(image.features) < CONTROLLERS_SINCE and base.features.get(METADATA_VERSION_FEATURE) != level
+    )
+    known = {} if is_low or _begins_anew(base, image) else base.controllers  # the level takes them out
+    for controller_id, controller in image.controllers.items():
+        if known.get(controller_id) != controller:
+            yield registration_of_controller(controller)
+
+
+def registration_of_controller(controller: ControllerImage) -> RegisterControllerRecord:
+    """The record that registers it."""
+    return RegisterControllerRecord(
+        controller_id=controller.controller_id,
+        incarnation_id=controller.incarnation_id,
+        end_points=[BrokerEndpoint(e.listener_name, e.host, e.port, e.security_protocol) for e in controller.endpoints],
+        features=[BrokerFeature(name, low, high) for name, low, high in controller.features],
+    )
 
 
 def _brokers(base: MetadataImage, image: MetadataImage) -> Iterator[object]:

@@ -16,6 +16,7 @@ from uuid import UUID
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from tidelog.base.invariant import invariant
 from tidelog.metadata.features import (
+    CONTROLLERS_SINCE,
     ELIGIBLE_LEADERS_SINCE,
     ELIGIBLE_LEADERS_VERSION,
     METADATA_VERSION_FEATURE,
@@ -24,6 +25,7 @@ from tidelog.metadata.features import (
 from tidelog.metadata.image import (
     BrokerImage,
     ConfigResource,
+    ControllerImage,
     Endpoint,
     MetadataImage,
     MetadataView,
@@ -33,6 +35,7 @@ from tidelog.metadata.image import (
 )
 from tidelog.metadata.records import brokers as broker_records
 from tidelog.metadata.records import cluster as cluster_records
+from tidelog.metadata.records import controllers as controller_records
 from tidelog.metadata.records import topics as topic_records
 
 
@@ -47,6 +50,7 @@ class MetadataDraft:
         "_owned",
         "brokers",
         "configs",
+        "controllers",
         "features",
         "next_producer_id",
         "topics_by_id",
@@ -58,6 +62,7 @@ class MetadataDraft:
         self.topics_by_name: dict[str, TopicImage] = base.topics_by_name  # type: ignore[assignment]
         self.topics_by_id: dict[TopicId, TopicImage] = base.topics_by_id  # type: ignore[assignment]
         self.brokers: dict[BrokerId, BrokerImage] = base.brokers  # type: ignore[assignment]
+        self.controllers: dict[BrokerId, ControllerImage] = base.controllers  # type: ignore[assignment]
         self.configs: dict[ConfigResource, Mapping[str, str]] = base.configs  # type: ignore[assignment]
         self.features: dict[str, int] = base.features  # type: ignore[assignment]
         self.next_producer_id = base.next_producer_id
@@ -76,6 +81,7 @@ class MetadataDraft:
             self.features,
             self.next_producer_id,
             last_offset,
+            self.controllers,
         )
 
     def clone(self) -> MetadataDraft:
@@ -178,6 +184,18 @@ class MetadataDraft:
         self._own("brokers")
         del self.brokers[BrokerId(record.broker_id)]
 
+    # Controllers.
+
+    def apply_register_controller(self, record: controller_records.RegisterControllerRecord) -> None:
+        self._own("controllers")
+        controller_id = BrokerId(record.controller_id)
+        self.controllers[controller_id] = ControllerImage(
+            controller_id,
+            record.incarnation_id,
+            tuple(Endpoint(one.name, one.host, one.port, one.security_protocol) for one in record.end_points),
+            tuple((one.name, one.min_supported_version, one.max_supported_version) for one in record.features),
+        )
+
     # The cluster.
 
     def apply_config(self, record: cluster_records.ConfigRecord) -> None:
@@ -202,6 +220,9 @@ class MetadataDraft:
             features.pop(name, None)
         if name == METADATA_VERSION_FEATURE and level < ELIGIBLE_LEADERS_SINCE:
             features.pop(ELIGIBLE_LEADERS_VERSION, None)
+        if name == METADATA_VERSION_FEATURE and level < CONTROLLERS_SINCE and self.controllers:
+            self._own("controllers")
+            self.controllers.clear()
 
     def apply_producer_ids(self, record: cluster_records.ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
@@ -282,6 +303,7 @@ _APPLY: dict[type, Callable[[MetadataDraft, Any], None]] = {
     broker_records.RegisterBrokerRecord: MetadataDraft.apply_register_broker,
     broker_records.BrokerRegistrationChangeRecord: MetadataDraft.apply_broker_change,
     broker_records.UnregisterBrokerRecord: MetadataDraft.apply_unregister_broker,
+    controller_records.RegisterControllerRecord: MetadataDraft.apply_register_controller,
     cluster_records.ConfigRecord: MetadataDraft.apply_config,
     cluster_records.FeatureLevelRecord: MetadataDraft.apply_feature_level,
     cluster_records.ProducerIdsRecord: MetadataDraft.apply_producer_ids,

@@ -49,7 +49,7 @@ METADATA_VERSIONS: Mapping[int, MetadataVersion] = {
         MetadataVersion(12, "3.6-IV0"),
         MetadataVersion(13, "3.6-IV1", True, "transactions of the metadata log (KIP-868)"),
         MetadataVersion(14, "3.6-IV2", True),
-        MetadataVersion(15, "3.7-IV0", True, "registrations of controllers (KIP-919)"),
+        MetadataVersion(15, "3.7-IV0", True),
         MetadataVersion(16, "3.7-IV1"),
         MetadataVersion(17, "3.7-IV2", True, "log directories of brokers and replicas (KIP-858)"),
         MetadataVersion(18, "3.7-IV3"),
@@ -62,7 +62,7 @@ METADATA_VERSIONS: Mapping[int, MetadataVersion] = {
         MetadataVersion(25, "4.0-IV3"),
         MetadataVersion(26, "4.1-IV0", False, "eligible.leader.replicas.version 1 for new clusters"),
         MetadataVersion(27, "4.1-IV1", False, "replicas fetch with version 18, which has KIP-1166's field"),
-        MetadataVersion(28, "4.2-IV0", False, "eligible.leader.replicas.version is always said"),
+        MetadataVersion(28, "4.2-IV0", False, "eligible.leader.replicas.version is said; controllers (KIP-919) too"),
         MetadataVersion(29, "4.2-IV1"),
         MetadataVersion(30, "4.3-IV0", True),
     )
@@ -74,8 +74,9 @@ METADATA_VERSION = max(METADATA_VERSIONS)
 
 TRANSACTIONS_SINCE = 13
 """The metadata.version from which on the metadata log may hold transactions (KIP-868)."""
-CONTROLLERS_SINCE = 15
-"""The metadata.version from which on controllers register (KIP-919)."""
+CONTROLLERS_SINCE = 28
+"""The metadata.version from which on the metadata says which controllers registered (KIP-919). Kafka's is 15; releases
+of Tidelog that cannot read that record support levels up to 27. Below, the active controller alone knows of them."""
 DIRECTORIES_SINCE = 17
 ELIGIBLE_LEADERS_SINCE = 23
 ELIGIBLE_LEADERS_SAID_SINCE = 28
@@ -213,7 +214,7 @@ def is_not_served(name: str, level: int) -> bool:
 
 
 def knows_controllers(features: Mapping[str, int]) -> bool:
-    """Whether the metadata may tell of controllers that registered (KIP-919)."""
+    """Whether records may tell of controllers that registered (KIP-919)."""
     return features.get(METADATA_VERSION_FEATURE, 0) >= CONTROLLERS_SINCE
 
 

@@ -103,6 +103,21 @@ class BrokerImage:
         return next((e for e in self.endpoints if e.listener_name == listener_name), None)
 
 
+@dataclass(frozen=True, slots=True)
+class ControllerImage:
+    """A registered controller: one incarnation of it (KIP-919)."""
+
+    controller_id: BrokerId
+    incarnation_id: UUID
+    endpoints: tuple[Endpoint, ...]
+    features: tuple[tuple[str, int, int], ...] = ()
+    """As a broker's."""
+
+    def endpoint(self, listener_name: str) -> Endpoint | None:
+        """Where it listens under that name, if it does."""
+        return next((e for e in self.endpoints if e.listener_name == listener_name), None)
+
+
 class MetadataView(Protocol):
     """The metadata to read from, whether it is settled (an image) or still being worked on (a draft)."""
 
@@ -112,6 +127,8 @@ class MetadataView(Protocol):
     def topics_by_id(self) -> Mapping[TopicId, TopicImage]: ...
     @property
     def brokers(self) -> Mapping[BrokerId, BrokerImage]: ...
+    @property
+    def controllers(self) -> Mapping[BrokerId, ControllerImage]: ...
     @property
     def configs(self) -> Mapping[ConfigResource, Mapping[str, str]]: ...
     @property
@@ -135,6 +152,8 @@ class MetadataImage:
     """The first producer id that no broker was given."""
     last_offset: Offset | None = None
     """Inclusive: the consistency token (KIP-1243). None before the first record."""
+    controllers: Mapping[BrokerId, ControllerImage] = field(default_factory=dict)
+    """Those that registered: they are no brokers, or Kafka's."""
 
     @staticmethod
     def empty() -> MetadataImage:

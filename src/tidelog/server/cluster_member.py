@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tidelog.base.ids import BrokerEpoch
 from tidelog.server.membership.broker_lifecycle import BrokerLifecycle
 from tidelog.server.membership.controller_channel import ControllerChannel
+from tidelog.server.membership.controller_registrations import ControllerRegistration
 from tidelog.server.membership.producer_ids import ProducerIds
 from tidelog.server.quorum.controller import Controller
 from tidelog.server.quorum.metadata_quorum import MetadataQuorum
@@ -21,6 +22,7 @@ class ClusterMember:
         controller: of this node; at most one of a cluster's is active.
         channel: to the active controller, wherever it is.
         lifecycle: of the broker; None where the node is a controller alone.
+        registration: of a controller alone; a broker registers as that.
     """
 
     quorum: MetadataQuorum
@@ -29,6 +31,7 @@ class ClusterMember:
     channel: ControllerChannel
     producer_ids: ProducerIds
     lifecycle: BrokerLifecycle | None
+    registration: ControllerRegistration | None
 
     @property
     def broker_epoch(self) -> BrokerEpoch | None:

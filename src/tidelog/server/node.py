@@ -31,6 +31,7 @@ from tidelog.server.groups.group_coordinators import GroupCoordinators
 from tidelog.server.membership.broker_lifecycle import BrokerLifecycle
 from tidelog.server.membership.broker_watch import BrokerWatch
 from tidelog.server.membership.controller_channel import ControllerChannel
+from tidelog.server.membership.controller_registrations import ControllerRegistration, ControllerRegistrations
 from tidelog.server.membership.leader_balancing import LeaderBalancing
 from tidelog.server.membership.producer_ids import ProducerIds
 from tidelog.server.membership.replica_stops import ReplicaStops
@@ -160,6 +161,7 @@ class Node:
         ):
             self._dynamic_configs.follow(follower)
         self.broker_watch = BrokerWatch(self, clock=clock, network=network, tasks=self.tasks)
+        self.controller_registrations = ControllerRegistrations()
         self.failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.executor = executor
         self.replica_stops = ReplicaStops(
@@ -381,6 +383,9 @@ class Node:
         await member.quorum.start()
         self._upkeep.start(member.voter_requests.keep_endpoints_published())
         self._upkeep.start(self.broker_watch.run())
+        if member.registration is not None:
+            self._upkeep.start(member.registration.watch_leader())
+            self._upkeep.start(member.registration.run())
         if self.config.leader_balance_interval_seconds is not None:
             balancing = LeaderBalancing(self, interval_seconds=self.config.leader_balance_interval_seconds)
             self._upkeep.start(balancing.run())
@@ -496,7 +501,7 @@ class Node:
                 ControllerState(self._controller_settings()),
                 quorum,
                 on_committed=self.broker.on_committed,
-                listeners=(self.broker_watch, self.replica_stops),
+                listeners=(self.broker_watch, self.replica_stops, self.controller_registrations),
                 first_levels=first_levels,
             ),
             network=self._network,
@@ -518,7 +523,21 @@ class Node:
             channel=channel,
             producer_ids=ProducerIds(node_id, lambda: self.broker_epoch, channel),
             lifecycle=self._new_lifecycle(channel) if config.broker_listeners else None,
+            registration=None if config.broker_listeners else self._new_registration(quorum, channel),
         )
+
+    def _new_registration(self, quorum: MetadataQuorum, channel: ControllerChannel) -> ControllerRegistration:
+        told = [self.listener(one.name) for one in self.config.controller_listeners]
+        registration = ControllerRegistration(
+            self.config.node_id,
+            self.broker.incarnation_id,
+            [Endpoint(one.name, one.host, one.port) for one in told],
+            image=self.broker.image,
+            quorum=quorum,
+            channel=channel,
+        )
+        self.broker.add_listener(registration)
+        return registration
 
     def _new_lifecycle(self, channel: ControllerChannel) -> BrokerLifecycle:
         told = [self.listener(one.name) for one in self.config.broker_listeners]

@@ -32,9 +32,12 @@ class Pair:
         self.topic = f"newest-{uuid4().hex[:8]}"
         for client in self.clients:
             client.create_topic(self.topic)
-            wait_until(lambda client=client: client.describe_topic(self.topic).error_code == 0, "the topic is there")
+            self._wait_for_topic(client)
             for age_ms in (20, 0, 10):
                 assert client.produce(self.topic, batch_of(b"x", timestamp_ms=START_MS - age_ms)).error_code == 0
+
+    def _wait_for_topic(self, client: WireClient) -> None:
+        wait_until(lambda: client.describe_topic(self.topic).error_code == 0, "the topic is there")
 
     def bodies(self, key: ApiKey, version: int, request: object) -> list[bytes]:
         for client in self.clients:

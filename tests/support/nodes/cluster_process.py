@@ -37,10 +37,12 @@ class ClusterNode(ServerProcess):
             **{key.replace("_", "."): value for key, value in settings.items()},
         }
 
-    def format(self, cluster_id: str = CLUSTER_ID) -> None:
-        """As an operator does before the first start."""
+    def format(self, cluster_id: str = CLUSTER_ID, *, features: Mapping[str, int] | None = None) -> None:
+        """As an operator does before the first start, who may say at which levels the cluster begins."""
         self.write_settings()
         arguments = ["storage", "format", "--cluster-id", cluster_id, "--config-file", str(self.properties_path)]
+        for name, level in (features or {}).items():
+            arguments += ["--feature", f"{name}={level}"]
         subprocess.run([sys.executable, "-m", "tidelog", *arguments], check=True, capture_output=True)
 
     def stop(self) -> int:

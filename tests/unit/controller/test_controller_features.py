@@ -15,6 +15,7 @@ from tidelog.controller import (
     ControllerSettings,
     ControllerState,
     FeatureUpdate,
+    QuorumControllers,
     UpdatedFeature,
     UpgradeType,
 )
@@ -22,7 +23,7 @@ from tidelog.metadata.configs import BrokerSettings
 from tidelog.metadata.difference import records_between
 from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.features import first_levels, knows_eligible_leaders, own_features
-from tidelog.metadata.image import MetadataImage
+from tidelog.metadata.image import ControllerImage, Endpoint, MetadataImage
 from tidelog.metadata.records import ConfigRecord, FeatureLevelRecord, PartitionChangeRecord, decode_record
 
 NAME = "metadata.version"
@@ -446,3 +447,72 @@ def test_a_level_without_transactions_is_set_in_one_batch() -> None:
     assert not cluster.state.decide_update_features([FeatureUpdate(NAME, 12, UNSAFELY)]).is_divisible
     cluster = at(12, ONE)
     assert not cluster.state.decide_update_features([FeatureUpdate(NAME, 27)]).is_divisible
+
+
+# Controllers that are no brokers.
+
+
+def controller(controller_id: int, highest: int = METADATA_VERSION, incarnation: int = 1) -> ControllerImage:
+    ranges = tuple((name, low, min(high, highest)) for name, low, high in own_features())
+    endpoints = (Endpoint("CONTROLLER", "host", 9093),)
+    return ControllerImage(BrokerId(controller_id), UUID(int=incarnation), endpoints, ranges)
+
+
+def ask(cluster: Cluster, of_quorum: QuorumControllers, *updates: FeatureUpdate) -> UpdatedFeature:
+    return cluster.state.decide_update_features(updates, of_quorum=of_quorum).at_once().reply[-1]
+
+
+@pytest.mark.parametrize("level", [27, 28])
+def test_the_metadata_tells_of_controllers_from_the_level_on_that_all_can_read_it(level: int) -> None:
+    cluster = at(level, ONE)
+    before = cluster.journal.next_offset
+    cluster.run(cluster.state.decide_register_controller(controller(9), members={BrokerId(9)}))
+    assert cluster.image.controllers == ({9: controller(9)} if level >= 28 else {})
+    again = cluster.state.decide_register_controller(controller(9), members={BrokerId(9)})
+    assert again.records == ()
+    assert cluster.journal.next_offset == before + (level >= 28)
+    cluster.run(cluster.state.decide_register_controller(controller(9, incarnation=2), members={BrokerId(9)}))
+    update(cluster, FeatureUpdate(NAME, 27, SAFELY))
+    assert cluster.image.controllers == {}, "an older release could not read it"
+
+
+def test_a_controller_that_cannot_follow_holds_all_back_however_it_is_known() -> None:
+    cluster = at(28, ONE)
+    cluster.run(cluster.state.decide_register_controller(controller(9, 29), members={BrokerId(9)}))
+    up = FeatureUpdate(NAME, 30)
+    says = (
+        "metadata.version 30 (4.3-IV0): controller 9 supports 10 (3.5-IV1) to 29 (4.2-IV1); upgrade it, or take it out"
+    )
+    told = QuorumControllers((ONE, BrokerId(9)))
+    for of_quorum in (told, QuorumControllers((ONE,), (BrokerId(9),))):
+        assert (ask(cluster, of_quorum, up).message or "").startswith(says)
+    assert ask(cluster, QuorumControllers((ONE,)), up).code == Code.NONE, "it left the quorum"
+    upgraded = replace(told, registered={BrokerId(9): controller(9)})
+    assert ask(cluster, upgraded, up).code == Code.NONE, "what it told last counts"
+
+
+def test_a_voter_that_nobody_knows_holds_a_level_back_and_no_downgrade() -> None:
+    cluster = at(27, ONE)
+    told = QuorumControllers((ONE, BrokerId(9)))
+    message = ask(cluster, told, FeatureUpdate("group.version", 1)).message or ""
+    assert "controller 9 votes and has not registered, so what it can work at is not known" in message
+    assert ask(cluster, told, FeatureUpdate(NAME, 25, SAFELY)).code == Code.NONE
+    assert ask(cluster, told, FeatureUpdate(NAME, 27)).code == Code.NONE, "that is no change"
+    own = replace(cluster.state.settings, node_id=BrokerId(9))
+    cluster.state.settings = own
+    assert ask(cluster, told, FeatureUpdate(NAME, 30)).code == Code.NONE, "it is this one"
+
+
+@pytest.mark.parametrize(
+    ("registers", "code"),
+    [
+        (controller(8), Code.UNKNOWN_CONTROLLER_ID),
+        (replace(controller(9), endpoints=()), Code.INVALID_REQUEST),
+        (controller(9, 29), Code.UNSUPPORTED_VERSION),
+    ],
+)
+def test_a_controller_that_does_not_belong_here_is_refused(registers: ControllerImage, code: Code) -> None:
+    cluster = at(30, ONE)
+    with pytest.raises(KafkaError) as refused:
+        cluster.state.decide_register_controller(registers, members={BrokerId(9)})
+    assert refused.value.code == code

@@ -11,6 +11,7 @@ from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, Partiti
 from tidelog.metadata import (
     BrokerImage,
     ConfigResource,
+    ControllerImage,
     Endpoint,
     MetadataDelta,
     MetadataImage,
@@ -24,7 +25,7 @@ from tidelog.metadata.records import decode_record, encode_record
 IDS = st.integers(1, 3).map(BrokerId)
 SOME = st.lists(IDS, min_size=1, max_size=3, unique=True).map(tuple)
 UUIDS = st.integers(1, 6).map(lambda number: UUID(int=number))
-LEVELS = st.dictionaries(st.sampled_from(["metadata.version", "kraft.version"]), st.integers(1, 9))
+ELIGIBLE = "eligible.leader.replicas.version"
 SETTINGS = st.dictionaries(st.sampled_from(["retention.ms", "segment.bytes"]), st.sampled_from(["1", "2"]), min_size=1)
 
 
@@ -62,6 +63,21 @@ def brokers(draw: st.DrawFn, broker_id: BrokerId) -> BrokerImage:
 
 
 @st.composite
+def levels(draw: st.DrawFn) -> dict[str, int]:
+    """Of eligible leaders it may be said that there are none, where metadata.version has words for them."""
+    found = draw(st.dictionaries(st.sampled_from(["metadata.version", "group.version"]), st.integers(1, 30)))
+    if found.get("metadata.version", 30) >= 23 and draw(st.booleans()):
+        found[ELIGIBLE] = draw(st.integers(0, 1))
+    return found
+
+
+@st.composite
+def controllers(draw: st.DrawFn, controller_id: BrokerId) -> ControllerImage:
+    endpoints = (Endpoint("CONTROLLER", "host", draw(st.integers(1, 3))),)
+    return ControllerImage(controller_id, draw(UUIDS), endpoints, (("metadata.version", 7, draw(st.integers(21, 30))),))
+
+
+@st.composite
 def images(draw: st.DrawFn) -> MetadataImage:
     topics = []
     for name in draw(st.lists(st.sampled_from(["a", "b", "c"]), unique=True)):
@@ -78,9 +94,10 @@ def images(draw: st.DrawFn) -> MetadataImage:
         topics_by_id={topic.topic_id: topic for topic in topics},
         brokers={broker_id: draw(brokers(broker_id)) for broker_id in draw(st.sets(IDS))},
         configs=configs,
-        features=draw(LEVELS),
+        features=draw(levels()),
         next_producer_id=draw(st.integers(0, 3)),
         last_offset=Offset(7),
+        controllers={one: draw(controllers(one)) for one in draw(st.sets(IDS))},
     )
 
 

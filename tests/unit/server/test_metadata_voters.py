@@ -41,6 +41,7 @@ def test_the_first_voters_come_with_the_directories_and_go_into_the_log(seed: in
         leader = await quorum.leader()
         await quorum.set(2_000)
         await quorum.until_all_have(2_000)
+        await quorum.until(lambda: all(len(node.image.controllers) == 3 for node in quorum.running), "all registered")
         for node in quorum.running:
             assert node.quorum.voters.voters == (voter(1), voter(2), voter(3))
         answer = await quorum.ask(leader, described(), describe.DescribeQuorumResponse)

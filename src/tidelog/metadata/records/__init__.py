@@ -17,6 +17,7 @@ from tidelog.metadata.records.cluster import (
     ProducerIdsRecord,
 )
 from tidelog.metadata.records.codec import decode_record, encode_record
+from tidelog.metadata.records.controllers import RegisterControllerRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "PartitionRecord",
     "ProducerIdsRecord",
     "RegisterBrokerRecord",
+    "RegisterControllerRecord",
     "RemoveTopicRecord",
     "TopicRecord",
     "UnregisterBrokerRecord",

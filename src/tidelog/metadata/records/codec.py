@@ -27,6 +27,7 @@ from tidelog.metadata.records.cluster import (
     NoOpRecord,
     ProducerIdsRecord,
 )
+from tidelog.metadata.records.controllers import RegisterControllerRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from tidelog.wire.compile import decode, encode
 from tidelog.wire.primitives import read_uvarint, uvarint
@@ -49,6 +50,7 @@ RECORD_TYPES: tuple[type[Any], ...] = (
     BeginTransactionRecord,
     EndTransactionRecord,
     AbortTransactionRecord,
+    RegisterControllerRecord,
 )
 _BY_KEY = {layout_of(cls).api_key: cls for cls in RECORD_TYPES}
 

@@ -265,6 +265,7 @@ APIS: dict[int, ServedApi] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: ServedApi(
         "api_69_consumer_group_describe", (BROKER,), division=Division("group_ids", "groups", weight_max=WRITES_MAX)
     ),
+    ApiKey.CONTROLLER_REGISTRATION: ServedApi("api_70_controller_registration", (CONTROLLER,)),
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: ServedApi("api_73_assign_replicas_to_dirs", (CONTROLLER,)),
     ApiKey.LIST_CONFIG_RESOURCES: ServedApi("api_74_list_config_resources", (BROKER,), refuse=at_top),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ServedApi(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tidelog.server.groups.group_coordinators import GroupCoordinators
     from tidelog.server.membership.broker_watch import BrokerWatch
     from tidelog.server.membership.controller_channel import ControllerChannel
+    from tidelog.server.membership.controller_registrations import ControllerRegistrations
     from tidelog.server.quorum.controller import Controller
     from tidelog.server.quorum.metadata_quorum import MetadataQuorum
     from tidelog.server.quorum.voter_requests import VoterRequests
@@ -126,6 +127,8 @@ class ControllerApi(MetadataApi, Protocol):
     def active_controller(self) -> Controller | None: ...
     @property
     def broker_watch(self) -> BrokerWatch: ...
+    @property
+    def controller_registrations(self) -> ControllerRegistrations: ...
 
     async def caught_up(self) -> None:
         """Return once this broker's image reflects all that the controller has answered it by now (own writes)."""

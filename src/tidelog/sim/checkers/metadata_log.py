@@ -170,5 +170,5 @@ class MetadataLog:
 
 
 def _differences(one: MetadataImage, other: MetadataImage) -> Sequence[str]:
-    names = ("topics_by_name", "topics_by_id", "brokers", "configs", "features", "next_producer_id")
+    names = ("topics_by_name", "topics_by_id", "brokers", "controllers", "configs", "features", "next_producer_id")
     return [name for name in names if getattr(one, name) != getattr(other, name)]

@@ -1,9 +1,10 @@
 """UpdateFeatures 0-2: set the levels of features, all that are named or none of them (KIP-584).
 
-Behaviour: a level goes up only as far as every registered broker can work at it, and down only where that is asked for.
-Versions 0 and 1 answer for each feature, version 2 for all at once: with the first refusal that is about a feature
-itself, and the text of them all. Where a release is asked for (`metadata.version` and what comes with it), a feature of
-it that is not served stays off; the answer says so in its text, without an error, and so does the log.
+Behaviour: a level goes up only as far as every registered broker and controller can work at it, and down only where
+that is asked for. Versions 0 and 1 answer for each feature, version 2 for all at once: with the first refusal that is
+about a feature itself, and the text of them all. Where a release is asked for (`metadata.version` and what comes with
+it), a feature of it that is not served stays off; the answer says so in its text, without an error, and so does the
+log.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tidelog.wire.messages.api_57_update_features import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.server.api.ports import ControllerApi
+    from tidelog.server.api.ports import ServerApi
 
 logger = logging.getLogger("tidelog.server.features")
 
@@ -31,13 +32,15 @@ UPGRADE_TYPES_FROM_VERSION = 1
 ONE_ANSWER_FROM_VERSION = 2
 
 
-async def handle(
-    node: ControllerApi, request: UpdateFeaturesRequest, context: RequestContext
-) -> UpdateFeaturesResponse:
+async def handle(node: ServerApi, request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     updates = [_update(one, context.api_version) for one in request.feature_updates]
     try:
-        updated: tuple[UpdatedFeature, ...] = await node.controller.request_whole(
-            lambda state: state.decide_update_features(updates, validate_only=request.validate_only)
+        controller = node.controller
+        of_quorum = node.controller_registrations.of(node.quorum)
+        updated: tuple[UpdatedFeature, ...] = await controller.request_whole(
+            lambda state: state.decide_update_features(
+                updates, validate_only=request.validate_only, of_quorum=of_quorum
+            )
         )
         await node.caught_up()
     except KafkaError as error:

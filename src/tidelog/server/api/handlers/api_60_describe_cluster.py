@@ -1,12 +1,13 @@
 """DescribeCluster 0-2: the cluster's id, its controller and its nodes.
 
 Behaviour: a broker listener describes brokers, fenced ones where asked (2+); a controller listener describes
-controllers; asked for the other kind, each refuses with MISMATCHED_ENDPOINT_TYPE, as Kafka does. Who asks what one is
-authorized to do (KIP-430) learns it from either.
+controllers, voters and others that registered; asked for the other kind, each refuses with MISMATCHED_ENDPOINT_TYPE, as
+Kafka does. Who asks what one is authorized to do (KIP-430) learns it from either.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code
@@ -32,8 +33,7 @@ def handle(node: QuorumApi, request: DescribeClusterRequest, context: RequestCon
     if request.endpoint_type != ours:
         return _refused(ours, Code.MISMATCHED_ENDPOINT_TYPE, f"this listener belongs to a {context.listener_role}")
     if ours == ENDPOINT_CONTROLLERS:
-        found = ((one, node.quorum.address_of(one)) for one in node.quorum.voters.ids)
-        nodes = [DescribeClusterBroker(node_id, at.host, at.port) for node_id, at in found if at is not None]
+        nodes = list(_controllers(node, context.connection.listener_name))
         controller_id = -1 if node.quorum.leader_id is None else node.quorum.leader_id
     else:
         nodes = []
@@ -52,6 +52,17 @@ def handle(node: QuorumApi, request: DescribeClusterRequest, context: RequestCon
     if request.include_cluster_authorized_operations:
         answer.cluster_authorized_operations = CLUSTER_OPERATIONS
     return answer
+
+
+def _controllers(node: QuorumApi, listener_name: str) -> Iterator[DescribeClusterBroker]:
+    """The voters, and whoever else registered as a controller, where each listens under that name."""
+    registered = node.image.controllers
+    for controller_id in dict.fromkeys((*node.quorum.voters.ids, *registered)):
+        controller = registered.get(controller_id)
+        endpoint = None if controller is None else controller.endpoint(listener_name)
+        at = endpoint or node.quorum.address_of(controller_id)
+        if at is not None:
+            yield DescribeClusterBroker(controller_id, at.host, at.port)
 
 
 def _refused(endpoint_type: int, code: Code, message: str) -> DescribeClusterResponse:
