@@ -34,6 +34,7 @@ from tidelog.metadata.features import (
     ELIGIBLE_LEADERS_SAID_SINCE,
     ELIGIBLE_LEADERS_SINCE,
     ELIGIBLE_LEADERS_VERSION,
+    KRAFT_VERSION,
     METADATA_VERSION_FEATURE,
     METADATA_VERSION_MIN,
     SUPPORTED_FEATURES,
@@ -90,7 +91,10 @@ def decide_update_features(
     partition that holds what the other level cannot say: whose eligible leaders are known, who is in sync though it is
     away, and at the lowest levels whose directories are known. An operator orders it, seldom, and sees to it that all
     brokers are there and in sync, which leaves few but for the directories.
+
+    Of `kraft.version` it is only said whether it may be raised: the quorum does that, in its own records.
     """
+    features = {**metadata.features, KRAFT_VERSION: controllers.kraft_version}
     counts = Counter(update.name for update in updates)
     wanted = {update.name: update.level for update in updates}
     refused: dict[str, KafkaError] = {}
@@ -98,7 +102,7 @@ def decide_update_features(
         try:
             if counts[update.name] > 1:
                 raise refusal(Code.INVALID_REQUEST, f"the request names {update.name} more than once")
-            if _check(metadata, update, wanted):
+            if _check(metadata, features, update, wanted):
                 _check_controllers(metadata, settings, update, controllers)
         except KafkaError as error:
             refused[update.name] = error
@@ -110,7 +114,7 @@ def decide_update_features(
         refused[name] = refusal(Code.INVALID_UPDATE_VERSION, unmet[1])
     if refused:
         return LongDecision(iter(()), tuple(_not_updated(update, refused) for update in updates))
-    updated = tuple(UpdatedFeature(one.name, Code.NONE, _why_it_stays(metadata, one, wanted)) for one in updates)
+    updated = tuple(UpdatedFeature(one.name, Code.NONE, _why_it_stays(features, one, wanted)) for one in updates)
     if validate_only:
         return LongDecision(iter(()), updated)
     is_divisible = knows_transactions(metadata.features) and knows_transactions(levels)
@@ -124,7 +128,7 @@ def _level_records(features: Mapping[str, int], updates: Sequence[FeatureUpdate]
     on that all nodes know the feature at, the metadata says so.
     """
     named = {update.name: update.level for update in updates}
-    wanted = {one.name: one.level for one in updates if not _stays(features, one, named)}
+    wanted = {one.name: one.level for one in updates if one.name != KRAFT_VERSION and not _stays(features, one, named)}
     said = features.get(ELIGIBLE_LEADERS_VERSION)
     level = wanted.get(METADATA_VERSION_FEATURE, metadata_version(features))
     if level < ELIGIBLE_LEADERS_SINCE:
@@ -188,16 +192,19 @@ def _not_updated(update: FeatureUpdate, refused: dict[str, KafkaError]) -> Updat
     return UpdatedFeature(update.name, error.code, str(error))
 
 
-def _check(metadata: MetadataView, update: FeatureUpdate, wanted: Mapping[str, int]) -> bool:
+def _check(
+    metadata: MetadataView, features: Mapping[str, int], update: FeatureUpdate, wanted: Mapping[str, int]
+) -> bool:
     """Whether one level may be set, as far as brokers are concerned. Returns whether that would be a change.
 
     Args:
+        features: the levels now, that of `kraft.version` included.
         wanted: all levels of the request. Where `metadata.version` is among them, a release of Kafka is asked for. That
             stands for levels of all its features: see `_stays`.
     """
     name, level = update.name, update.level
-    metadata_level = wanted.get(METADATA_VERSION_FEATURE, metadata_version(metadata.features))
-    current = level_in_force(metadata.features, name)
+    metadata_level = wanted.get(METADATA_VERSION_FEATURE, metadata_version(features))
+    current = level_in_force(features, name)
     shown, now = level_name(name, level), level_name(name, current)
     if name not in SUPPORTED_FEATURES:
         known = ", ".join(SUPPORTED_FEATURES)
@@ -209,18 +216,23 @@ def _check(metadata: MetadataView, update: FeatureUpdate, wanted: Mapping[str, i
         )
     if name == ELIGIBLE_LEADERS_VERSION and level < current and metadata_level >= ELIGIBLE_LEADERS_SINCE:
         if update.upgrade_type == UpgradeType.UPGRADE and metadata_level < ELIGIBLE_LEADERS_SAID_SINCE:
-            if name not in metadata.features:
+            if name not in features:
                 return (
                     False  # a release before 4.1 stands for level 0, and its metadata.version gives them all the same
                 )
         elif update.upgrade_type != UpgradeType.UPGRADE:
             _check_supported(metadata, name, current)  # who does not know the feature goes by metadata.version
             return True
-    elif level == metadata.features.get(name, 0) or _stays(metadata.features, update, wanted):
+    elif level == features.get(name, 0) or _stays(features, update, wanted):
         return False
     if name == METADATA_VERSION_FEATURE and level < METADATA_VERSION_MIN:
         lowest = level_name(name, METADATA_VERSION_MIN)
         raise refusal(Code.INVALID_UPDATE_VERSION, f"{name} {level} is below the lowest level, {lowest}")
+    if level < current and name == KRAFT_VERSION:
+        raise refusal(
+            Code.INVALID_UPDATE_VERSION,
+            f"{name} is at {now}: the voters stand in the metadata log, and do not go back into the settings",
+        )
     if level < current and update.upgrade_type == UpgradeType.UPGRADE:
         raise refusal(
             Code.INVALID_UPDATE_VERSION,
@@ -253,10 +265,10 @@ def _stays(features: Mapping[str, int], update: FeatureUpdate, wanted: Mapping[s
     return is_not_served(name, level) or (_is_downgrade(update) and level > level_in_force(features, name))
 
 
-def _why_it_stays(metadata: MetadataView, update: FeatureUpdate, wanted: Mapping[str, int]) -> str | None:
-    if not _stays(metadata.features, update, wanted):
+def _why_it_stays(features: Mapping[str, int], update: FeatureUpdate, wanted: Mapping[str, int]) -> str | None:
+    if not _stays(features, update, wanted):
         return None
-    name, current = update.name, level_in_force(metadata.features, update.name)
+    name, current = update.name, level_in_force(features, update.name)
     is_off = is_not_served(name, update.level)
     return f"{name} stays at {current}: " + (
         "this release does not serve it" if is_off else "a downgrade raises nothing"
@@ -298,12 +310,14 @@ def _check_controllers(
                 f"{shown}: controller {controller_id} {reason}; upgrade it, or take it out of the metadata quorum",
             )
     unknown = sorted(set(controllers.voters) - {settings.node_id, *known, *metadata.brokers})
-    if unknown and level > level_in_force(metadata.features, name):
+    if unknown and level > {**metadata.features, KRAFT_VERSION: controllers.kraft_version}.get(name, 0):
         raise refusal(
             Code.INVALID_UPDATE_VERSION,
             f"{shown}: controller {unknown[0]} votes and has not registered, so what it can work at is not known; "
             "start it with this release, or take it out of the metadata quorum",
         )
+    if name == KRAFT_VERSION and controllers.why_not_in_log is not None:
+        raise refusal(Code.INVALID_UPDATE_VERSION, controllers.why_not_in_log)
 
 
 def _losses(

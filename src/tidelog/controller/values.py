@@ -272,11 +272,15 @@ class QuorumControllers:
         voters: of the quorum.
         others: who follows it beside them.
         registered: what controllers told the active one, whether the metadata has words for it or not.
+        kraft_version: 1 where the metadata log says who votes.
+        why_not_in_log: why the voters cannot be put there now; None if they can, or are there.
     """
 
     voters: tuple[BrokerId, ...] = ()
     others: tuple[BrokerId, ...] = ()
     registered: Mapping[BrokerId, ControllerImage] = field(default_factory=dict)
+    kraft_version: int = 0
+    why_not_in_log: str | None = None
 
 
 NO_CONTROLLERS = QuorumControllers()

@@ -107,7 +107,7 @@ FEATURE_LEVELS = (
     FeatureLevel(TRANSACTION_VERSION, 2, 24, 0, True, "a producer epoch for each transaction (KIP-890), at clients"),
     FeatureLevel(GROUP_VERSION, 1, 22, 0, True, "the requests of the consumer protocol (KIP-848)"),
     FeatureLevel(ELIGIBLE_LEADERS_VERSION, 1, 26, ELIGIBLE_LEADERS_SINCE, True, "eligible leader replicas (KIP-966)"),
-    FeatureLevel(KRAFT_VERSION, 1, 21, 0, False, "the voters stand in the metadata log, and change there (KIP-853)"),
+    FeatureLevel(KRAFT_VERSION, 1, 21, 0, True, "the voters stand in the metadata log, and change there (KIP-853)"),
     FeatureLevel(SHARE_VERSION, 1, 28, 0, False, "share groups (KIP-932)"),
     FeatureLevel(STREAMS_VERSION, 1, 29, 0, False, "groups of Kafka Streams (KIP-1071)"),
 )

@@ -26,7 +26,13 @@ from tidelog.quorum.values import (
     VoteRequested,
     VoterSet,
 )
-from tidelog.quorum.voter_changes import check_may_change, decide_add_voter, decide_remove_voter, decide_update_voter
+from tidelog.quorum.voter_changes import (
+    check_may_change,
+    decide_add_voter,
+    decide_remove_voter,
+    decide_update_voter,
+    decide_voters_in_log,
+)
 
 __all__ = [
     "TRANSITIONS",
@@ -60,6 +66,7 @@ __all__ = [
     "decide_add_voter",
     "decide_remove_voter",
     "decide_update_voter",
+    "decide_voters_in_log",
     "format_quorum_state",
     "parse_quorum_state",
 ]

@@ -112,6 +112,10 @@ class LeaderState:
     def progress_of(self, key: ReplicaKey) -> ReplicaProgress | None:
         return self._progress.get(self._canonical(key))
 
+    def directory_of(self, node_id: BrokerId) -> UUID | None:
+        """The directory of a configured voter, as its fetches in this epoch told it; None before the first."""
+        return self._directories.get(node_id)
+
     def describe(self, now_ms: int | None) -> tuple[tuple[ReplicaDescription, ...], tuple[ReplicaDescription, ...]]:
         """The voters and the observers."""
         voters = tuple(self._description(voter.key, now_ms) for voter in self.voters.voters)

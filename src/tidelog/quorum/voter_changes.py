@@ -10,8 +10,10 @@ Kafka: `AddVoterHandler`, `RemoveVoterHandler`, `UpdateVoterHandler`.
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
 from tidelog.base.errors import Code, refusal
+from tidelog.base.ids import BrokerId
 from tidelog.quorum.ballot import is_same_replica
 from tidelog.quorum.node import QuorumNode
 from tidelog.quorum.values import ReplicaKey, Role, Voter, VoterSet
@@ -68,6 +70,41 @@ def decide_update_voter(node: QuorumNode, voter: Voter) -> VoterSet:
     return replace(voters, voters=tuple(moved if one is known else one for one in voters.voters))
 
 
+def decide_voters_in_log(node: QuorumNode) -> VoterSet:
+    """The configured voters, as the log is to have them from now on: kraft.version 1. Nobody else votes by it.
+
+    Each is bound to its directory, so all of them have to have fetched from this leader, which learns it by that. The
+    same nodes are a majority of both sets: the change counts at once, as any other.
+
+    Raises:
+        KafkaError: as `check_may_change`; INVALID_UPDATE_VERSION while a voter was not heard of by this leader.
+    """
+    voters = node.voters.latest
+    if voters.version:
+        return voters
+    _check_may_append(node)
+    assert node.leading is not None
+    unknown = [one.key.node_id for one in voters.voters if _directory_of(node, one.key.node_id) is None]
+    if unknown:
+        raise refusal(
+            Code.INVALID_UPDATE_VERSION,
+            f"kraft.version 1: voter {unknown[0]} has not fetched from the leader, node {node.key.node_id}, since that "
+            f"leads: start voter {unknown[0]}, and try again",
+        )
+    return VoterSet(
+        tuple(
+            replace(one, key=ReplicaKey(one.key.node_id, _directory_of(node, one.key.node_id))) for one in voters.voters
+        ),
+        version=1,
+    )
+
+
+def _directory_of(node: QuorumNode, node_id: BrokerId) -> UUID | None:
+    if node_id == node.key.node_id:
+        return node.key.directory_id
+    return None if node.leading is None else node.leading.directory_of(node_id)
+
+
 def check_may_change(node: QuorumNode) -> None:
     """Whether the voter set may be changed now.
 
@@ -81,8 +118,15 @@ def check_may_change(node: QuorumNode) -> None:
     if node.voters.latest.version == 0:
         raise refusal(
             Code.UNSUPPORTED_VERSION,
-            "the voters come from controller.quorum.voters: change it on all nodes, or format with kraft.version 1",
+            "the voters come from controller.quorum.voters: put them into the metadata log first, by "
+            "`tidelog features upgrade --feature kraft.version=1`",
         )
+    _check_may_append(node)
+
+
+def _check_may_append(node: QuorumNode) -> None:
+    if node.standing.role is not Role.LEADER:
+        raise refusal(Code.NOT_LEADER_OR_FOLLOWER, f"node {node.key.node_id} does not lead the quorum")
     if not node.is_active:
         raise refusal(Code.REQUEST_TIMED_OUT, f"nothing is committed yet in leader epoch {node.standing.leader_epoch}")
     if node.voters.is_change_pending:

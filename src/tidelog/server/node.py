@@ -253,6 +253,11 @@ class Node:
         return self.joined.quorum
 
     @property
+    def kraft_version(self) -> int:
+        """1 where the metadata log says who votes, and 0 where the settings do, or it is not known yet."""
+        return 0 if self.member is None else self.member.quorum.kraft_version
+
+    @property
     def voter_requests(self) -> VoterRequests:
         """Raises as `joined`."""
         return self.joined.voter_requests

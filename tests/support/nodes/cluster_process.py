@@ -45,6 +45,12 @@ class ClusterNode(ServerProcess):
             arguments += ["--feature", f"{name}={level}"]
         subprocess.run([sys.executable, "-m", "tidelog", *arguments], check=True, capture_output=True)
 
+    @property
+    def directory_id(self) -> str:
+        """Of its only directory, as it was formatted."""
+        lines = (self.directory / "meta.properties").read_text().splitlines()
+        return dict(line.split("=", 1) for line in lines if "=" in line)["directory.id"]
+
     def stop(self) -> int:
         """As an operator does; returns the exit status."""
         return self.end(signal.SIGTERM)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TypeVar
+from uuid import UUID
 
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
@@ -94,12 +95,13 @@ class OneNode:
         log_start: int = 0,
         snapshot: SnapshotId | None = None,
         state: QuorumState | None = None,
+        directory_id: UUID | None = None,
     ) -> None:
         self.now_ms = 0
         self.lineage = LeaderEpochLineage((LeaderEpoch(epoch), Offset(start)) for epoch, start in lineage)
         self.saved = state
         self.node = QuorumNode(
-            key(number),
+            ReplicaKey(BrokerId(number), directory_id),
             voter_set(1, 2, 3) if voters is None else voters,
             state,
             QuorumLog(Offset(log_start), Offset(log_end), self.lineage, snapshot),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -19,6 +20,7 @@ from tidelog.quorum import (
     decide_add_voter,
     decide_remove_voter,
     decide_update_voter,
+    decide_voters_in_log,
 )
 
 ONE_TWO_THREE = voter_set(1, 2, 3, version=1)
@@ -71,6 +73,38 @@ def test_one_less_counts_at_once_as_well_and_a_leader_leaves_when_that_is_commit
     assert one.is_in(Role.RESIGNED)
     one.wait(100_000)
     assert one.is_in(Role.RESIGNED), "it is no voter"
+
+
+def test_configured_voters_go_into_the_log_with_their_directories() -> None:
+    """kraft.version 1 of a running quorum: the same nodes vote, each of them in the directory that it fetched with."""
+    one = OneNode(directory_id=UUID(int=1))
+    one.lead()
+    one.ask(replace(fetch(2, 1, 1, 1), replica=ReplicaKey(BrokerId(2), UUID(int=2))))
+    with pytest.raises(KafkaError, match="voter 3 has not fetched from the leader, node 1, since that leads") as error:
+        decide_voters_in_log(one.node)
+    assert error.value.code == Code.INVALID_UPDATE_VERSION
+    with refused(Code.UNSUPPORTED_VERSION):
+        decide_remove_voter(one.node, key(3))
+    one.ask(replace(fetch(3, 1, 0, 0), replica=ReplicaKey(BrokerId(3), UUID(int=3))))
+    voters = decide_voters_in_log(one.node)
+    assert voters.version == 1
+    assert [(voter.key.node_id, voter.key.directory_id) for voter in voters.voters] == [
+        (number, UUID(int=number)) for number in (1, 2, 3)
+    ]
+    change(one, voters)
+    assert one.node.voters.is_change_pending
+    assert one.is_in(Role.LEADER)
+    one.ask(replace(fetch(2, 1, 2, 1), replica=ReplicaKey(BrokerId(2), UUID(int=2))))
+    assert one.node.high_watermark == 2, "what a voter had before counts on"
+    assert decide_voters_in_log(one.node) == voters, "once"
+    with refused(Code.VOTER_NOT_FOUND):
+        decide_remove_voter(one.node, ReplicaKey(BrokerId(3), UUID(int=7)))
+    assert decide_remove_voter(one.node, ReplicaKey(BrokerId(3), UUID(int=3))).ids == (1, 2)
+
+
+def test_only_an_active_leader_puts_voters_into_the_log() -> None:
+    with refused(Code.NOT_LEADER_OR_FOLLOWER):
+        decide_voters_in_log(OneNode(directory_id=UUID(int=1)).node)
 
 
 def test_what_cannot_be_added() -> None:

@@ -51,6 +51,11 @@ class MetadataApi(Protocol):
         ...
 
     @property
+    def kraft_version(self) -> int:
+        """1 where the metadata log says who votes, and 0 where the settings do."""
+        ...
+
+    @property
     def controller_id(self) -> BrokerId | None:
         """The node that clients take for the controller; None while no broker is active."""
         ...

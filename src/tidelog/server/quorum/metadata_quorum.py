@@ -190,6 +190,11 @@ class MetadataQuorum:
         return self.storage.voters.is_in_log
 
     @property
+    def kraft_version(self) -> int:
+        """1 once it is committed that the log says who votes; else 0."""
+        return self.storage.voters.at(self.high_watermark or Offset(0)).version
+
+    @property
     def leader_address(self) -> Address | None:
         """Of the leader's controller listener."""
         return None if self.leader_id is None else self.address_of(self.leader_id)
@@ -339,6 +344,10 @@ class MetadataQuorum:
         self.storage.scheduler.on_committed(len(batch))
         self._advance()  # who waits for news is sent them while they are synced here
         return offset
+
+    def decide_on_voters(self, decide: Callable[[QuorumNode], VoterSet]) -> VoterSet:
+        """What `append_voters` would append. Raises KafkaError: what `decide` says."""
+        return decide(self._machine)
 
     def append_voters(self, decide: Callable[[QuorumNode], VoterSet]) -> Offset:
         """Have the voters that are decided on count from now on. Returns the exclusive end of the record.

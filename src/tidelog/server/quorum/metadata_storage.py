@@ -94,13 +94,7 @@ class MetadataStorage:
         self.voters = VoterHistory(voters)
         if opened.snapshot is not None:
             self.voters.on_snapshot(opened.snapshot.voters, opened.snapshot.snapshot_id.end_offset)
-        if self.looks_for_voters:
-            self.voters.on_batches(self.log.control_batches(self.log.log_start_offset))
-
-    @property
-    def looks_for_voters(self) -> bool:
-        """Whether the log may say who votes."""
-        return self.voters.is_in_log or not self._config.voters
+        self.voters.on_batches(self.log.control_batches(self.log.log_start_offset))
 
     async def process_ready(self, ready: QuorumReady) -> None:
         """All of it that the disk has to do, in its order."""
@@ -136,7 +130,7 @@ class MetadataStorage:
         end_offset = await self._executor.run(partial(self.log.append_fetched, fetched[1]))
         self._synced_end_offset = end_offset
         self.machine.on_appended(end_offset, self._clock.now_ms())
-        if self.looks_for_voters and self.voters.on_batches(self.log.control_batches(start_offset)):
+        if self.voters.on_batches(self.log.control_batches(start_offset)):
             self._publish_voters()
         self.machine.on_synced(end_offset, self._clock.now_ms())
 
@@ -165,8 +159,14 @@ class MetadataStorage:
         return offset
 
     def append_voters(self, voters: VoterSet, leader_epoch: LeaderEpoch) -> Offset:
-        """As the leader: they are the voters from this record on, committed or not. Returns its exclusive end."""
-        batch = control_batch(voters_record(voters), timestamp_ms=self._clock.wall_ms())
+        """As the leader: they are the voters from this record on, committed or not. Returns its exclusive end.
+
+        Where the configuration said so before, the log says from here on that it does (kraft.version).
+        """
+        records: tuple[control_records.QuorumControlRecord, ...] = (voters_record(voters),)
+        if not self.voters.is_in_log:
+            records = (control_records.KRaftVersion(kraft_version=KRAFT_VERSION), *records)
+        batch = control_batch(*records, timestamp_ms=self._clock.wall_ms())
         offset = self.append(batch, leader_epoch)
         self.voters.on_batches(self.log.control_batches(offset))
         self._publish_voters()

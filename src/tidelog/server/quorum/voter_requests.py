@@ -16,7 +16,12 @@ from tidelog.base.errors import Code, KafkaError, TidelogError, refusal
 from tidelog.base.ports import Clock
 from tidelog.quorum import QuorumNode
 from tidelog.quorum.values import ReplicaKey, Voter, VoterSet
-from tidelog.quorum.voter_changes import decide_add_voter, decide_remove_voter, decide_update_voter
+from tidelog.quorum.voter_changes import (
+    decide_add_voter,
+    decide_remove_voter,
+    decide_update_voter,
+    decide_voters_in_log,
+)
 from tidelog.server.quorum.metadata_quorum import MetadataQuorum
 from tidelog.server.storage.voter_records import KRAFT_VERSIONS
 from tidelog.wire.primitives import ZERO_UUID
@@ -57,6 +62,22 @@ class VoterRequests:
     async def update(self, voter: Voter) -> None:
         """A voter listens elsewhere. Raises KafkaError: see `decide_update_voter`."""
         await self._change(lambda machine: decide_update_voter(machine, voter), TIMEOUT_MS)
+
+    def why_not_in_log(self) -> str | None:
+        """Why `put_into_log` would be refused now; None if it would not."""
+        try:
+            self._quorum.decide_on_voters(decide_voters_in_log)
+        except KafkaError as error:
+            return str(error)
+        return None
+
+    async def put_into_log(self) -> None:
+        """Let the log say who votes, in place of the configuration: kraft.version 1 of a running cluster.
+
+        Raises:
+            KafkaError: see `decide_voters_in_log`; REQUEST_TIMED_OUT if it was not committed.
+        """
+        await self._change(decide_voters_in_log, TIMEOUT_MS)
 
     async def _change(self, decide: Callable[[QuorumNode], VoterSet], timeout_ms: int, *, waits: bool = True) -> None:
         loop = asyncio.get_running_loop()

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code
-from tidelog.metadata.features import SUPPORTED_FEATURES
+from tidelog.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from tidelog.server.api.dispatch import RequestContext, advertised
 from tidelog.wire.messages.api_18_api_versions import (
     ApiVersion,
@@ -41,7 +41,7 @@ def handle(node: MetadataApi, request: ApiVersionsRequest, context: RequestConte
         finalized_features_epoch=-1 if image.last_offset is None else image.last_offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in image.features.items()
+            for name, level in {**image.features, KRAFT_VERSION: node.kraft_version}.items()
             if level
         ],
     )

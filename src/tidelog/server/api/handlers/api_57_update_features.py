@@ -4,17 +4,20 @@ Behaviour: a level goes up only as far as every registered broker and controller
 that is asked for. Versions 0 and 1 answer for each feature, version 2 for all at once: with the first refusal that is
 about a feature itself, and the text of them all. Where a release is asked for (`metadata.version` and what comes with
 it), a feature of it that is not served stays off; the answer says so in its text, without an error, and so does the
-log.
+log. `kraft.version` 1 puts the voters into the metadata log, before the other levels change.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
-from tidelog.controller import FeatureUpdate, UpdatedFeature, UpgradeType
+from tidelog.controller import ControllerState, FeatureUpdate, UpdatedFeature, UpgradeType
+from tidelog.journal import LongDecision
+from tidelog.metadata.features import KRAFT_VERSION
 from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.wire.messages.api_57_update_features import (
     FeatureUpdateKey,
@@ -36,12 +39,21 @@ async def handle(node: ServerApi, request: UpdateFeaturesRequest, context: Reque
     updates = [_update(one, context.api_version) for one in request.feature_updates]
     try:
         controller = node.controller
-        of_quorum = node.controller_registrations.of(node.quorum)
-        updated: tuple[UpdatedFeature, ...] = await controller.request_whole(
-            lambda state: state.decide_update_features(
-                updates, validate_only=request.validate_only, of_quorum=of_quorum
-            )
+        of_quorum = replace(
+            node.controller_registrations.of(node.quorum),
+            kraft_version=int(node.quorum.is_reconfigurable),
+            why_not_in_log=node.voter_requests.why_not_in_log(),
         )
+
+        def decide(*, validate_only: bool) -> Callable[[ControllerState], LongDecision[tuple[UpdatedFeature, ...]]]:
+            return lambda state: state.decide_update_features(updates, validate_only=validate_only, of_quorum=of_quorum)
+
+        puts_voters_into_log = any(_puts_voters_into_log(one) for one in updates) and not of_quorum.kraft_version
+        updated = await controller.request_whole(decide(validate_only=request.validate_only or puts_voters_into_log))
+        if puts_voters_into_log and not request.validate_only and not any(one.code for one in updated):
+            # It is no record of the controller's. All has been found right; what goes wrong now leaves the rest undone.
+            await node.voter_requests.put_into_log()
+            updated = await controller.request_whole(decide(validate_only=False))
         await node.caught_up()
     except KafkaError as error:
         return refused(request, context, error)
@@ -57,6 +69,10 @@ async def handle(node: ServerApi, request: UpdateFeaturesRequest, context: Reque
 def refused(request: UpdateFeaturesRequest, context: RequestContext, error: KafkaError) -> UpdateFeaturesResponse:
     """The answer where nothing could be decided."""
     return UpdateFeaturesResponse(error_code=code_of(error, "UpdateFeatures"), error_message=str(error))
+
+
+def _puts_voters_into_log(update: FeatureUpdate) -> bool:
+    return update.name == KRAFT_VERSION and update.level > 0 and update.upgrade_type == UpgradeType.UPGRADE
 
 
 def _log_remarks(updated: Sequence[UpdatedFeature]) -> None:
