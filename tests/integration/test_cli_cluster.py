@@ -41,6 +41,23 @@ def test_brokers_and_features_are_described(shared_node: NodeProcess) -> None:
     assert version["supported_min"] <= version["level"] <= version["supported_max"]
 
 
+def test_a_release_is_gone_to_and_back(node: NodeProcess) -> None:
+    def levels(*arguments: str) -> dict[str, int | None]:
+        tidelog(node, "features", *arguments)
+        return {row["feature"]: row["level"] for row in rows(tidelog(node, "features", "describe", "-o", "json"))}
+
+    eligible, kraft = "eligible.leader.replicas.version", "kraft.version"
+    newest = levels("upgrade", "--release-version", "4.3")
+    assert (newest["metadata.version"], newest[eligible], newest[kraft]) == (30, 1, 1)
+    refused = tidelog(node, "features", "downgrade", "--release-version", "4.1", status=1)
+    assert "only an unsafe downgrade" in refused
+    assert levels("downgrade", "--release-version", "4.1", "--unsafe") == {**newest, "metadata.version": 27}
+    oldest = levels("downgrade", "--release-version", "3.9", "--unsafe")
+    assert {name: level for name, level in oldest.items() if level} == {"metadata.version": 21, kraft: 1}
+    assert levels("upgrade", "--release-version", "4.3", "--dry-run") == oldest
+    assert levels("upgrade", "--release-version", "4.3") == newest
+
+
 def test_a_cluster_is_watched_through_the_end_of_a_node(cluster: Cluster) -> None:
     topic = "cli-watched"
     tidelog(cluster, "topics", "create", topic, "--partitions", "3", "--config", "min.insync.replicas=2")

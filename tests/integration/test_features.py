@@ -17,8 +17,8 @@ from tidelog.wire.messages.api_57_update_features import (
 )
 
 ELIGIBLE_LEADERS = "eligible.leader.replicas.version"
+KRAFT_VERSION = "kraft.version"
 NOT_SERVED = {
-    "kraft.version",
     "share.version",
     "streams.version",
 }
@@ -34,7 +34,8 @@ def test_those_not_served_are_told_to_who_can_read_of_level_0_and_is_not_finaliz
     """Older clients than version 4 take a lowest level of 0 for an error."""
     told = {row.name: (row.min_version, row.max_version) for row in api_versions(shared_node, 4).supported_features}
     assert {name for name, levels in told.items() if levels == (0, 0)} == NOT_SERVED
-    assert set(told) == {"metadata.version", "transaction.version", "group.version", ELIGIBLE_LEADERS, *NOT_SERVED}
+    served = {"metadata.version", "transaction.version", "group.version", ELIGIBLE_LEADERS, KRAFT_VERSION}
+    assert set(told) == {*served, *NOT_SERVED}
     assert (told["transaction.version"], told["group.version"]) == ((0, 2), (0, 1))
     old = api_versions(shared_node, 3)
     assert [row.name for row in old.supported_features] == ["metadata.version"]

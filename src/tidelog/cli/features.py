@@ -46,14 +46,21 @@ class UpgradeFeatures:
 
     The last step of a rolling upgrade: from then on metadata may hold what older releases cannot read.
 
+    A release stands for levels of all features: those that Kafka's release of that name begins with, as far as they are
+    served here.
+
     Examples:
 
-        tidelog features upgrade --feature metadata.version=21
-        tidelog features upgrade --feature metadata.version=21 --dry-run
+        tidelog features upgrade --release-version 4.3 --dry-run
+        tidelog features upgrade --release-version 4.3
+        tidelog features upgrade --feature metadata.version=30
     """
 
     feature: tuple[tuple[str, str], ...] = option(
         "--feature", type=KeyValue(), multiple=True, metavar="NAME=LEVEL", help="What to raise. May be repeated."
+    )
+    release_version: str | None = option(
+        "--release-version", default=None, metavar="RELEASE", help="In place of levels: those of this release."
     )
     dry_run: bool = option("--dry-run", is_flag=True, help="Check, and change nothing.")
     bootstrap: str = bootstrap_option()
@@ -69,15 +76,20 @@ class UpgradeFeatures:
 class DowngradeFeatures:
     """Lower the level of features; refused where metadata would be lost by it, but for --unsafe.
 
-    Level 0 is to be without the feature.
+    Level 0 is to be without the feature. What a release stands for raises nothing here, and kraft.version stays: see
+    `tidelog features upgrade`.
 
-    Example:
+    Examples:
 
-        tidelog features downgrade --feature metadata.version=20
+        tidelog features downgrade --release-version 4.1 --unsafe
+        tidelog features downgrade --feature metadata.version=27
     """
 
     feature: tuple[tuple[str, str], ...] = option(
         "--feature", type=KeyValue(), multiple=True, metavar="NAME=LEVEL", help="What to lower. May be repeated."
+    )
+    release_version: str | None = option(
+        "--release-version", default=None, metavar="RELEASE", help="In place of levels: those of this release."
     )
     unsafe: bool = option("--unsafe", is_flag=True, help="Even if metadata is lost by it.")
     dry_run: bool = option("--dry-run", is_flag=True, help="Check, and change nothing.")
@@ -91,7 +103,7 @@ class DowngradeFeatures:
 
 
 def _update(command: UpgradeFeatures | DowngradeFeatures, upgrade_type: UpgradeType) -> Rows:
-    updates = _updates(command.feature, upgrade_type)
+    updates = _updates(_levels(command, is_upgrade=upgrade_type == "upgrade"), upgrade_type)
     with open_admin(command.bootstrap, command.timeout, command.log_level) as admin:
         admin.update_features(updates, validate_only=command.dry_run)
         if command.dry_run:
@@ -100,11 +112,43 @@ def _update(command: UpgradeFeatures | DowngradeFeatures, upgrade_type: UpgradeT
     return Rows([_row(found[name]) for name in updates if name in found], nothing="done")
 
 
+def _levels(command: UpgradeFeatures | DowngradeFeatures, *, is_upgrade: bool) -> tuple[tuple[str, str], ...]:
+    """What was typed; for a release, the levels of its features. Raises UsageError."""
+    if command.release_version is None:
+        return command.feature
+    from tidelog.metadata.features import (
+        FEATURE_LEVELS,
+        KRAFT_VERSION,
+        METADATA_VERSION,
+        METADATA_VERSIONS,
+        metadata_version_named,
+        release_levels,
+    )
+
+    if command.feature:
+        raise UsageError("--feature and --release-version exclude each other: a release stands for all levels")
+    level = None if command.release_version.isdecimal() else metadata_version_named(command.release_version)
+    if level is None:
+        releases = dict.fromkeys(version.name.partition("-")[0] for version in METADATA_VERSIONS.values())
+        raise UsageError(
+            f"--release-version {command.release_version}: no such release is known here; "
+            f"there are {', '.join(releases)}, and levels such as {METADATA_VERSIONS[METADATA_VERSION].name}"
+        )
+    levels = release_levels(level)
+    if not is_upgrade:
+        served = (one.name for one in FEATURE_LEVELS if one.is_served)
+        levels = {name: one for name, one in {**dict.fromkeys(served, 0), **levels}.items() if name != KRAFT_VERSION}
+    return tuple((name, str(one)) for name, one in levels.items())
+
+
 def _updates(features: tuple[tuple[str, str], ...], upgrade_type: UpgradeType) -> dict[str, FeatureUpdate]:
     from tidelog.client.admin.cluster_descriptions import FeatureUpdate
 
     if not features:
-        raise UsageError("nothing is to be changed: say --feature NAME=LEVEL, such as --feature metadata.version=21")
+        raise UsageError(
+            "nothing is to be changed: say --feature NAME=LEVEL, such as --feature metadata.version=30, or "
+            "--release-version RELEASE, such as 4.3"
+        )
     updates: dict[str, FeatureUpdate] = {}
     for name, level in features:
         if name in updates:

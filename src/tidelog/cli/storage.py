@@ -175,7 +175,7 @@ class FormatStorage:
 
     def _levels(self) -> dict[str, int]:
         """The levels to begin at. Raises UsageError: one that this release does not know."""
-        from tidelog.metadata.features import SUPPORTED_FEATURES, unmet_need
+        from tidelog.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES, unmet_need
 
         levels = {}
         for name, text in self.feature:
@@ -188,6 +188,16 @@ class FormatStorage:
                 at = f"levels {lowest} to {highest}" if highest else "level 0 alone, since it does not serve it"
                 raise UsageError(f"--feature {name}={text}: this release works at {at}")
             levels[name] = int(text)
+        in_log = self.standalone or self.initial_controllers is not None or self.no_initial_controllers
+        if levels.get(KRAFT_VERSION, int(in_log)) != int(in_log):
+            raise UsageError(
+                f"--feature {KRAFT_VERSION}={levels[KRAFT_VERSION]}: "
+                + (
+                    "the metadata log is to say who votes, which is level 1"
+                    if in_log
+                    else "say who votes, by one of --standalone, --initial-controllers and --no-initial-controllers"
+                )
+            )
         unmet = unmet_need(levels)
         if unmet is not None:
             raise UsageError(f"--feature: {unmet[1]}")

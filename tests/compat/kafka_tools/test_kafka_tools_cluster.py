@@ -69,12 +69,14 @@ def test_every_release_from_4_0_on_can_be_asked_for(tools: KafkaTools, cluster: 
     assert ask("downgrade", "4.2", "--unsafe")["metadata.version"] == "4.2-IV1"
     assert ask("downgrade", "4.1") | {eligible: "1"} == levels()
     lowest = ask("downgrade", "4.0")
+    assert lowest["kraft.version"] == "0", "a downgrade raises nothing"
     assert (lowest["metadata.version"], lowest[eligible]) == ("4.0-IV3", "0")
     for release, name in (("4.0", "4.0-IV3"), ("4.1", "4.1-IV1"), ("4.2", "4.2-IV1"), ("4.3", "4.3-IV0")):
         found = ask("upgrade", release)
         assert found["metadata.version"] == name
         assert found[eligible] == ("0" if release == "4.0" else "1")
         assert (found["group.version"], found["transaction.version"]) == ("1", "2")
+        assert found["kraft.version"] == "1", "the voters stand in the log, and stay there"
         assert (found["share.version"], found["streams.version"]) == ("0", "0"), "they are not served"
 
 

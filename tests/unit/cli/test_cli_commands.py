@@ -105,6 +105,12 @@ def test_help_without_a_command_lists_them_all(capsys: pytest.CaptureFixture[str
         (["reassign", "cancel"], "say what is to go back"),
         (["reassign", "cancel", "--all", "--topic", "t"], "say what is to go back"),
         (["features", "upgrade"], "say --feature NAME=LEVEL"),
+        (
+            ["features", "upgrade", "--release-version", "9.9"],
+            "no such release is known here; there are 3.5, 3.6, 3.7, ",
+        ),
+        (["features", "upgrade", "--release-version", "30"], "--release-version 30: no such release"),
+        (["features", "downgrade", "--release-version", "4.1", "--feature", "a=1"], "exclude each other"),
         (["features", "upgrade", "--feature", "m=x"], "--feature m=x: a level is a number"),
         (["features", "downgrade", "--feature", "m=1", "--feature", "m=2"], "named more than once"),
         (["quorum", "add-voter"], "give --config-file FILE, or all of --node-id"),

@@ -19,6 +19,7 @@ from tidelog.controller import (
     UpdatedFeature,
     UpgradeType,
 )
+from tidelog.journal import Decision
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.metadata.difference import records_between
 from tidelog.metadata.draft import MetadataDraft
@@ -214,6 +215,26 @@ def test_a_downgrade_to_a_release_raises_nothing() -> None:
     assert cluster.image.features.get("group.version") is None
     (alone,) = update(cluster, FeatureUpdate("group.version", 1, SAFELY))
     assert alone.code == Code.INVALID_UPDATE_VERSION
+
+
+def test_the_quorum_says_whether_its_voters_can_go_into_the_log() -> None:
+    """It is no record of the controller's: here it is only judged."""
+    cluster = at(30, ONE)
+    can, cannot = QuorumControllers((ONE,)), QuorumControllers((ONE,), why_not_in_log="voter 3 has not fetched")
+    there = QuorumControllers((ONE,), kraft_version=1)
+    up, down = FeatureUpdate("kraft.version", 1), FeatureUpdate("kraft.version", 0, UNSAFELY)
+    assert cluster.state.decide_update_features([up], of_quorum=can).at_once() == Decision(
+        (FeatureLevelRecord(name=ELIGIBLE, feature_level=1),), (UpdatedFeature("kraft.version", Code.NONE),)
+    )
+    assert ask(cluster, cannot, up).message == "voter 3 has not fetched"
+    assert ask(cluster, there, up).code == Code.NONE
+    assert "do not go back into the settings" in (ask(cluster, there, down).message or "")
+    assert ask(cluster, can, down).code == Code.NONE, "nothing changes"
+    of_release = (FeatureUpdate(NAME, 29, UNSAFELY), FeatureUpdate("kraft.version", 1, SAFELY))
+    assert ask(cluster, can, *of_release).message == "kraft.version stays at 0: a downgrade raises nothing"
+    old = replace(cluster.registration(TWO), features=((NAME, 10, 30), (ELIGIBLE, 0, 1), ("kraft.version", 0, 0)))
+    cluster.run(cluster.decide_register(old))
+    assert ask(cluster, can, up).message == "kraft.version 1: broker 2 does not serve it; upgrade it, or unregister it"
 
 
 # Who joins.

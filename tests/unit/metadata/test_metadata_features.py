@@ -88,13 +88,14 @@ def test_eligible_leaders_are_given_by_the_metadata_version_until_their_own_feat
 def test_a_release_stands_for_the_levels_that_kafkas_does() -> None:
     """As `Feature.defaultLevel` of Kafka 4.3.1 has them, but for those that are not served."""
     transactions, groups, eligible = "transaction.version", "group.version", "eligible.leader.replicas.version"
+    kraft = {"kraft.version": 1}
     named = {name: metadata_version_named(name) for name in ("3.9", "4.0", "4.1", "4.2", "4.3")}
     assert {name: release_levels(level) for name, level in named.items() if level} == {
-        "3.9": at(21),
-        "4.0": {**at(25), transactions: 2, groups: 1},
-        "4.1": {**at(27), transactions: 2, groups: 1, eligible: 1},
-        "4.2": {**at(29), transactions: 2, groups: 1, eligible: 1},
-        "4.3": {**at(30), transactions: 2, groups: 1, eligible: 1},
+        "3.9": {**at(21), **kraft},
+        "4.0": {**at(25), **kraft, transactions: 2, groups: 1},
+        "4.1": {**at(27), **kraft, transactions: 2, groups: 1, eligible: 1},
+        "4.2": {**at(29), **kraft, transactions: 2, groups: 1, eligible: 1},
+        "4.3": {**at(30), **kraft, transactions: 2, groups: 1, eligible: 1},
     }
 
 
@@ -125,8 +126,8 @@ def test_every_feature_of_kafka_is_named_and_those_that_are_not_served_have_leve
     assert lowest_and_highest.pop("transaction.version") == [0, 2]
     assert lowest_and_highest.pop("group.version") == [0, 1]
     assert lowest_and_highest.pop("eligible.leader.replicas.version") == [0, 1]
+    assert lowest_and_highest.pop("kraft.version") == [0, 1]
     assert lowest_and_highest == {
-        "kraft.version": [0, 0],
         "share.version": [0, 0],
         "streams.version": [0, 0],
     }
