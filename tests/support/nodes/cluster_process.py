@@ -62,20 +62,26 @@ class ClusterNode(ServerProcess):
 class ClusterProcesses:
     """Nodes 1 to `count`, brokers and controllers all of them. They end with the `with` block.
 
+    Args:
+        features: the levels that the cluster begins at, but for those of this release.
+
     Attributes:
         nodes: by their ids.
     """
 
-    def __init__(self, home: Path, count: int = 3, **settings: str) -> None:
+    def __init__(
+        self, home: Path, count: int = 3, *, features: Mapping[str, int] | None = None, **settings: str
+    ) -> None:
         self.home = home
         self.settings = settings
+        self._features = features
         self.controller_ports = dict(enumerate(free_ports(HOST, [None] * count), start=1))
         self.nodes = {one: ClusterNode(home, one, self.controller_ports, **settings) for one in self.controller_ports}
 
     def __enter__(self) -> ClusterProcesses:
         try:
             for node in self.nodes.values():
-                node.format()
+                node.format(features=self._features)
             self.start()
         except BaseException:
             self.close()
