@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
 from support.clients.wire_client import WireClient
+from support.load.group_member import commit, commit_request, committed, wait_for_coordinator
 from support.nodes.node import NodeProcess
+from tidelog import Admin
 from tidelog.base.errors import Code
+from tidelog.client.admin.cluster_descriptions import FeatureUpdate, UpgradeType
+from tidelog.coordinator.groups.records import OffsetCommitValue, offset_key
+from tidelog.journal.versioned_records import decode_value
 from tidelog.metadata.features import METADATA_VERSION
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_18_api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -15,6 +22,7 @@ from tidelog.wire.messages.api_57_update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from tidelog.wire.primitives import ZERO_UUID
 
 ELIGIBLE_LEADERS = "eligible.leader.replicas.version"
 KRAFT_VERSION = "kraft.version"
@@ -70,3 +78,34 @@ def test_a_release_is_asked_for_with_the_levels_of_all_its_features(shared_node:
     assert "share.version" in (message or "")
     finalized = {row.name for row in api_versions(shared_node, 4).finalized_features}
     assert finalized.isdisjoint(NOT_SERVED)
+
+
+def test_an_older_level_writes_the_older_offsets_and_reads_both(node: NodeProcess) -> None:
+    """OffsetCommitValue 4 names the topic by its id: from the level of Kafka 4.3 on."""
+    with Admin(node.bootstrap) as admin, WireClient(node.port) as client:
+        client.create_topic("t", partitions=3)
+        topic_id = client.describe_topic("t").topic_id
+        wait_for_coordinator(client, "g")
+
+        def set_level(level: int, kind: UpgradeType) -> None:
+            admin.update_features({"metadata.version": FeatureUpdate(level, kind)})
+
+        def committed_as(partition: int) -> tuple[int, UUID]:
+            """The version of the record, and the topic that it names."""
+            assert set(commit(client, commit_request("g", {("t", partition): 5})).values()) == {Code.NONE}
+            records = [one for index in range(50) for one in client.read_all("__consumer_offsets", partition=index)]
+            (value,) = (one.value for one in records if one.key == offset_key("g", "t", partition))
+            assert value is not None
+            read = decode_value(OffsetCommitValue, bytes(value))
+            return int.from_bytes(value[:2], "big"), read.topic_id
+
+        assert committed_as(0) == (4, topic_id)
+        set_level(METADATA_VERSION - 1, "unsafe downgrade")
+        assert committed_as(1) == (3, ZERO_UUID)
+        set_level(METADATA_VERSION, "upgrade")
+        assert committed_as(2) == (4, topic_id)
+    node.stop()
+    node.start()
+    with WireClient(node.port) as client:
+        wait_for_coordinator(client, "g")
+        assert {committed(client, "g", "t", partition).committed_offset for partition in range(3)} == {5}

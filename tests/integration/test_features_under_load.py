@@ -152,5 +152,5 @@ def test_no_client_notices_that_levels_change(cluster: ClusterProcesses) -> None
     assert not history.failed
     assert not history.reported
     for partition in range(PARTITIONS):
-        found = read_from(bootstrap, "transactions", partition=partition, **{"isolation.level": "read_committed"})
-        assert Counter(int(one.value) for one in found) == Counter(transactions.committed)
+        found = read_from(bootstrap, "transactions", partition=partition, isolation_level="read_committed")
+        assert Counter(int(one.value or b"") for one in found) == Counter(transactions.committed)

@@ -64,7 +64,7 @@ METADATA_VERSIONS: Mapping[int, MetadataVersion] = {
         MetadataVersion(27, "4.1-IV1", False, "replicas fetch with version 18, which has KIP-1166's field"),
         MetadataVersion(28, "4.2-IV0", False, "eligible.leader.replicas.version is said; controllers (KIP-919) too"),
         MetadataVersion(29, "4.2-IV1"),
-        MetadataVersion(30, "4.3-IV0", True),
+        MetadataVersion(30, "4.3-IV0", True, "committed offsets name their topic by its id (OffsetCommitValue 4)"),
     )
 }
 METADATA_VERSION_MIN = min(METADATA_VERSIONS)
@@ -81,6 +81,7 @@ DIRECTORIES_SINCE = 17
 ELIGIBLE_LEADERS_SINCE = 23
 ELIGIBLE_LEADERS_SAID_SINCE = 28
 """Releases that have no feature for eligible leaders support no such level: from here on the metadata says it."""
+TOPICS_OF_OFFSETS_SINCE = 30
 FETCH_VERSIONS = ((27, 18), (21, 17), (19, 16), (METADATA_VERSION_MIN, 15))
 
 
@@ -211,6 +212,11 @@ def level_in_force(features: Mapping[str, int], name: str) -> int:
 def is_not_served(name: str, level: int) -> bool:
     """Whether Kafka has this level of a feature, and this release does not."""
     return _highest(name) < level <= _highest(name, is_served=False)
+
+
+def knows_topics_of_offsets(features: Mapping[str, int]) -> bool:
+    """Whether the record of a committed offset names the topic by its id, too."""
+    return metadata_version(features) >= TOPICS_OF_OFFSETS_SINCE
 
 
 def knows_controllers(features: Mapping[str, int]) -> bool:

@@ -49,6 +49,10 @@ class GroupCoordinator:
     """Replays, becomes active, answers, resigns; then it is spent, and another leadership takes a new one.
 
     Every request gets one answer, unless `on_disconnected` says that nobody waits for it.
+
+    Attributes:
+        names_topics: whether the records of offsets name topics by their ids; may be set at any time, as the level of
+            the metadata changes. Records of both kinds are read.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class GroupCoordinator:
             memory: what the groups of all coordinators of a node take together; None for no bound.
         """
         self.partition = partition
+        self.names_topics = True
         self.groups: dict[str, Group] = {}
         self._rng = rng
         self._memory = CoordinatorMemory(sys.maxsize) if memory is None else memory
@@ -266,7 +271,9 @@ class GroupCoordinator:
             group = self.groups.get(group_id)
             if not self.consumer_groups.check_commit(request, api_version):
                 offsets.check_committer(journal, at, group, request, api_version)
-            offsets.on_commit(journal, at, request, request_id, self.consumer_groups.topic_id)
+            offsets.on_commit(
+                journal, at, request, request_id, self.consumer_groups.topic_id, names_topics=self.names_topics
+            )
         except KafkaError as error:
             journal.answer(request_id, error)
 
@@ -285,7 +292,13 @@ class GroupCoordinator:
             if not self.consumer_groups.check_transactional_commit(request):
                 transactional_offsets.check_committer(self._journal, group, request)
             transactional_offsets.on_commit(
-                self._journal, at, request, request_id, self.consumer_groups.topic_id, api_version=api_version
+                self._journal,
+                at,
+                request,
+                request_id,
+                self.consumer_groups.topic_id,
+                names_topics=self.names_topics,
+                api_version=api_version,
             )
 
         self._journal.run(request_id, now_ms, wall_ms, commit)

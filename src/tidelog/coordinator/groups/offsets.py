@@ -58,12 +58,19 @@ _METADATA_TOO_LARGE = Code.OFFSET_METADATA_TOO_LARGE.value
 
 
 def on_commit(
-    journal: GroupJournal, at: Moment, request: OffsetCommitRequest, request_id: RequestId, id_of: TopicIds
+    journal: GroupJournal,
+    at: Moment,
+    request: OffsetCommitRequest,
+    request_id: RequestId,
+    id_of: TopicIds,
+    *,
+    names_topics: bool = True,
 ) -> None:
     """Remember positions, of somebody who may commit.
 
     Args:
         id_of: the id of a topic of a name, where the request does not say it.
+        names_topics: whether records may name topics by their ids.
 
     Raises:
         KafkaError: INVALID_COMMIT_OFFSET_SIZE if all of it together is more than a batch holds.
@@ -82,7 +89,9 @@ def on_commit(
             topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=partitions))
             continue
         head = offset_key_head(group_id, topic.name)
-        topic_id = id_of(topic.name) if topic.topic_id == ZERO_UUID else topic.topic_id
+        topic_id = ZERO_UUID
+        if names_topics:
+            topic_id = id_of(topic.name) if topic.topic_id == ZERO_UUID else topic.topic_id
         for one in topic.partitions:
             metadata = one.committed_metadata or ""
             if metadata and is_metadata_too_large(metadata, length_max):

@@ -21,6 +21,7 @@ from tidelog.wire.messages.api_28_txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from tidelog.wire.primitives import ZERO_UUID
 
 ABORTABLE_SINCE = 4
 """The version of TxnOffsetCommit from which on a client that is told TRANSACTION_ABORTABLE aborts (KIP-890)."""
@@ -33,11 +34,16 @@ def on_commit(
     request_id: RequestId,
     id_of: TopicIds,
     *,
+    names_topics: bool = True,
     api_version: int,
 ) -> None:
     """Remember positions of somebody who may commit until the producer's transaction ends.
 
     It prolongs no session and waits for no rebalance: the producer is not the member.
+
+    Args:
+        id_of: the id of a topic of a name.
+        names_topics: whether records may name topics by their ids.
 
     Raises:
         KafkaError: INVALID_COMMIT_OFFSET_SIZE if all of it together is more than a batch holds; TRANSACTION_ABORTABLE
@@ -51,7 +57,7 @@ def on_commit(
         partitions = []
         is_unknown = len(topic.name) > TOPIC_NAME_LENGTH_MAX
         head = b"" if is_unknown else offset_key_head(request.group_id, topic.name)
-        topic_id = id_of(topic.name)
+        topic_id = id_of(topic.name) if names_topics else ZERO_UUID
         for one in topic.partitions:
             metadata = one.committed_metadata or ""
             code = Code.NONE

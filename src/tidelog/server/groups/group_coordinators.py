@@ -18,6 +18,7 @@ from tidelog.metadata.configs import BrokerSettings, ConfigKey, group_values
 from tidelog.metadata.configs import broker as keys
 from tidelog.metadata.configs import groups as group_keys
 from tidelog.metadata.configs.groups import within_range
+from tidelog.metadata.features import knows_topics_of_offsets
 from tidelog.metadata.topic_names import CONSUMER_OFFSETS_TOPIC
 from tidelog.records.transaction_marker import TransactionMarker
 from tidelog.server.broker.broker import Broker
@@ -119,6 +120,8 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
             if not self._has_begun:
                 self._deleted_before |= names
             self.notify_all(partial(forget, names))
+        if delta.are_features_changed:
+            self.notify_all(partial(_name_topics, knows_topics_of_offsets(image.features)))
         news = TopicNews(image, changed_topics(delta, image), have_moved(delta, image))
         if news.changed or news.has_moved:
             self.notify_all(news.tell)
@@ -144,6 +147,7 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
         machine = GroupCoordinator(index, self._settings(), rng=self._rng, memory=self._memory)
         self._tell_settings(machine, 0, 0)
         image = self._broker.image
+        machine.names_topics = knows_topics_of_offsets(image.features)
         machine.consumer_groups.on_metadata(image, version_of(image), ())
         return machine
 
@@ -165,6 +169,10 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
             offsets_retention_ms=values[keys.OFFSETS_RETENTION_MINUTES] * MINUTE_MS,
             retention_check_interval_ms=values[keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS],
         )
+
+
+def _name_topics(names_topics: bool, coordinator: GroupCoordinator, now_ms: int, wall_ms: int) -> None:
+    coordinator.names_topics = names_topics
 
 
 def forget(topics: Collection[str], coordinator: GroupCoordinator, now_ms: int, wall_ms: int) -> None:
