@@ -10,11 +10,11 @@ from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.cluster_descriptions import FeatureUpdate
 from tidelog.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE, METADATA_VERSION_MIN
 
-OLD_RELEASES = (METADATA_VERSION_MIN, 16, 17, 20, 22, 24, METADATA_VERSION - 1)
+OLD_RELEASES = (METADATA_VERSION_MIN, 16, 17, 20, 22, 24, 27, METADATA_VERSION - 1)
 """The highest level that each of them can work at: before and after those that bring something (features.py)."""
 _PROGRAM = """
 import tidelog.metadata.features as features
-features.SUPPORTED_FEATURES = {{features.METADATA_VERSION_FEATURE: ({lowest}, {highest})}}
+features.SUPPORTED_FEATURES |= {{features.METADATA_VERSION_FEATURE: ({lowest}, {highest})}}
 from tidelog.cli.app import main
 main()
 """
