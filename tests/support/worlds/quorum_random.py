@@ -6,7 +6,7 @@ from random import Random
 
 from support.worlds.quorum_world import Conditions, Machine, QuorumWorld
 from tidelog.base.errors import KafkaError
-from tidelog.quorum import Voter, decide_add_voter, decide_remove_voter
+from tidelog.quorum import Voter, decide_add_voter, decide_remove_voter, decide_voters_in_log
 
 STEPS = 120
 CHANGES = 0.2
@@ -18,11 +18,12 @@ LOSSES = 0.02
 PAUSES_MS = (0, 1, 5, 20, 200, 1_000, 3_000)
 
 
-def play(seed: int, steps: int = STEPS, *, has_directories: bool = False) -> QuorumWorld:
+def play(seed: int, steps: int = STEPS, *, has_directories: bool = False, is_configured: bool = False) -> QuorumWorld:
     """One life. It ends well: all come back, one leads, and a last record gets everywhere.
 
     Args:
         has_directories: voters are added and removed as well.
+        is_configured: so they are, once the voters of the settings were put into the log.
     """
     rng = Random(seed)
     conditions = Conditions(
@@ -33,10 +34,17 @@ def play(seed: int, steps: int = STEPS, *, has_directories: bool = False) -> Quo
         sends_high_watermark=rng.random() < 0.8,
     )
     voters, observers = rng.choice([1, 3, 3, 3, 5]), rng.choice([0, 0, 1, 2])
-    world = QuorumWorld(voters, observers, seed=seed, conditions=conditions, has_directories=has_directories)
+    world = QuorumWorld(
+        voters,
+        observers,
+        seed=seed,
+        conditions=conditions,
+        has_directories=has_directories,
+        is_configured=is_configured,
+    )
     world.start()
     for step in range(steps):
-        if has_directories and rng.random() < CHANGES:
+        if (has_directories or is_configured) and rng.random() < CHANGES:
             _change_voters(world, rng)
         _happen(world, rng, step)
         world.run(rng.choice(PAUSES_MS))
@@ -111,7 +119,9 @@ def _change_voters(world: QuorumWorld, rng: Random) -> None:
     leader, key = rng.choice(leading), rng.choice(list(world.machines.values())).key
     assert leader.node is not None
     try:
-        if leader.node.voters.latest.is_voter(key):
+        if leader.node.voters.latest.version == 0:
+            voters = decide_voters_in_log(leader.node)
+        elif leader.node.voters.latest.is_voter(key):
             voters = decide_remove_voter(leader.node, key)
         else:
             voters = decide_add_voter(leader.node, Voter(key), world.now_ms)

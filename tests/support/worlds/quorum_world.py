@@ -399,8 +399,14 @@ class QuorumWorld:
         settings: QuorumSettings | None = None,
         conditions: Conditions | None = None,
         has_directories: bool = False,
+        is_configured: bool = False,
     ) -> None:
-        """`has_directories`: the voters are from the log (KIP-853), and can be changed."""
+        """A world that has not started.
+
+        Args:
+            has_directories: the voters are from the log (KIP-853), and can be changed.
+            is_configured: nodes have directories, but the voters are from the settings, until the log says otherwise.
+        """
         self.seed = seed
         self.rng = SeededRng(f"{seed}/network")
         self.settings = QuorumSettings() if settings is None else settings
@@ -411,10 +417,11 @@ class QuorumWorld:
         self.leaders: dict[LeaderEpoch, ReplicaKey] = {}
         self.sent: list[Sent] | None = None  # a list, to have all of them in it
         keys = [
-            ReplicaKey(BrokerId(one), UUID(int=one) if has_directories else None)
+            ReplicaKey(BrokerId(one), UUID(int=one) if has_directories or is_configured else None)
             for one in range(1, voters + observers + 1)
         ]
-        configured = VoterSet(tuple(map(Voter, keys[:voters])), version=int(has_directories))
+        named = [ReplicaKey(key.node_id) for key in keys] if is_configured else keys
+        configured = VoterSet(tuple(map(Voter, named[:voters])), version=int(has_directories))
         self.machines = {key.node_id: Machine(self, key, configured) for key in keys}
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()

@@ -243,3 +243,18 @@ def test_a_voter_that_lost_its_disk_is_replaced_by_its_new_directory() -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_happens_while_voters_change_nothing_committed_is_lost(seed: int) -> None:
     play(seed, has_directories=True)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_happens_while_voters_go_into_the_log_nothing_committed_is_lost(seed: int) -> None:
+    play(seed, is_configured=True)
+
+
+def test_they_do_go_there_in_such_lives() -> None:
+    def version(seed: int) -> int:
+        active = play(seed, is_configured=True).active
+        assert active is not None
+        assert active.node is not None
+        return active.node.voters.latest.version
+
+    assert sum(map(version, range(5))) >= 3
