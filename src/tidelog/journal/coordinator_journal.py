@@ -54,6 +54,11 @@ class CoordinatorJournal(Generic[S]):
         return self._journal.committed_end_offset
 
     @property
+    def next_offset(self) -> Offset:
+        """Where what is written next will lie."""
+        return self._journal.next_offset
+
+    @property
     def why_inactive(self) -> KafkaError:
         """What is answered while it is not active."""
         if self._has_resigned:

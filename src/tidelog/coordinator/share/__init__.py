@@ -1,5 +1,6 @@
-"""The share coordinator: so far, the records of its log."""
+"""The share coordinator, pure: its machine, its state, its records."""
 
+from tidelog.coordinator.share.coordinator import ShareCoordinator, ShareSummary
 from tidelog.coordinator.share.records import (
     ShareRecordType,
     ShareSnapshotValue,
@@ -7,5 +8,15 @@ from tidelog.coordinator.share.records import (
     ShareStateKey,
     ShareUpdateValue,
 )
+from tidelog.coordinator.share.settings import ShareCoordinatorSettings
 
-__all__ = ["ShareRecordType", "ShareSnapshotValue", "ShareStateBatch", "ShareStateKey", "ShareUpdateValue"]
+__all__ = [
+    "ShareCoordinator",
+    "ShareCoordinatorSettings",
+    "ShareRecordType",
+    "ShareSnapshotValue",
+    "ShareStateBatch",
+    "ShareStateKey",
+    "ShareSummary",
+    "ShareUpdateValue",
+]

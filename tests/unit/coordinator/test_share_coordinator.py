@@ -1,0 +1,332 @@
+"""The share coordinator: who may read and write a state, what is kept of it, and when its log is written anew."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from support.fixtures.coordinated_share import (
+    ACKNOWLEDGED,
+    ARCHIVED,
+    AVAILABLE,
+    KEY,
+    OTHER,
+    TOPIC,
+    CoordinatedShare,
+    batch,
+    change,
+)
+from tidelog.base.errors import Code, CorruptLogError
+from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicId
+from tidelog.coordinator.share import ShareCoordinator, ShareCoordinatorSettings, ShareSummary
+from tidelog.coordinator.share.records import ShareRecordType, read_key
+from tidelog.coordinator.share.settings import BATCHES_MAX
+from tidelog.journal import RequestId
+from tidelog.share.state import ShareState
+
+COLD_MS = ShareCoordinatorSettings().cold_snapshot_interval_ms
+
+
+def kinds(world: CoordinatedShare) -> list[str]:
+    """Of the records of the log, in their order: S and U, in lower case for the other partition; T: a tombstone."""
+    found = []
+    for _, (raw_key, value) in world.log:
+        read = read_key(raw_key)
+        assert read is not None
+        kind = "T" if value is None else "S" if read[0] is ShareRecordType.SNAPSHOT else "U"
+        found.append(kind if read[1] == KEY else kind.lower())
+    return found
+
+
+def test_a_state_is_begun_read_and_written() -> None:
+    world = CoordinatedShare()
+    world.initialized(start=5)
+    assert world.kept() == ShareState(1, Offset(5))
+    assert world.summary() == ShareSummary(1, LeaderEpoch(0), Offset(5), 0)
+    world.written(batch(5, 6, epoch=2), batch(8, 8, AVAILABLE, 2, epoch=2))
+    world.written(batch(8, 9, ARCHIVED, 3, epoch=2))
+    assert world.kept() == ShareState(1, Offset(5), batches=(batch(5, 6, epoch=2), batch(8, 9, ARCHIVED, 3, epoch=2)))
+    accepted = world.write(change(start=9, start_epoch=2, complete=1))
+    assert world.answers[accepted] is Code.NONE
+    assert world.kept() == ShareState(1, Offset(9), LeaderEpoch(2), (batch(9, 9, ARCHIVED, 3, epoch=2),))
+    assert world.summary() == ShareSummary(1, LeaderEpoch(1), Offset(9), 1)
+
+
+def test_what_was_not_initialized_is_neither_read_nor_written() -> None:
+    world = CoordinatedShare()
+    assert world.refused(world.read()) is Code.INVALID_REQUEST
+    assert world.refused(world.write(change())) is Code.INVALID_REQUEST
+    assert world.summary() == ShareSummary(0, LeaderEpoch(0), None, -1)
+    assert world.answers[world.delete()] is Code.NONE
+    assert world.log == []
+
+
+def test_a_partition_that_is_not_there_is_refused() -> None:
+    world = CoordinatedShare()
+    for request in (world.initialize, world.summarize, world.delete):
+        assert world.refused(request(is_known=False)) is Code.UNKNOWN_TOPIC_OR_PARTITION
+    world.initialized()
+    assert world.refused(world.read(is_known=False)) is Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert world.refused(world.write(change(), is_known=False)) is Code.UNKNOWN_TOPIC_OR_PARTITION
+    negative = KEY._replace(partition=PartitionIndex(-1))
+    for request in (world.initialize, world.read, world.summarize, world.delete):
+        assert world.refused(request(negative, is_known=False)) is Code.INVALID_REQUEST
+
+
+def test_a_read_fences_the_leaders_before_also_after_a_failover() -> None:
+    world = CoordinatedShare()
+    world.initialized()
+    assert world.taken(world.read(leader_epoch=4), ShareState).state_epoch == 1
+    world.fail_over()
+    for stale in (world.read(leader_epoch=3), world.write(change(leader_epoch=3))):
+        assert world.refused(stale) is Code.FENCED_LEADER_EPOCH
+    assert kinds(world) == ["S", "U"]
+    world.read(leader_epoch=4)
+    world.read(leader_epoch=-1)
+    assert kinds(world) == ["S", "U"], "nothing is new"
+    assert world.answers[world.write(change(leader_epoch=-1))] is Code.NONE
+    assert world.summary().leader_epoch == 4
+    assert world.answers[world.write(change(leader_epoch=6))] is Code.NONE
+    assert world.refused(world.write(change(leader_epoch=5))) is Code.FENCED_LEADER_EPOCH
+
+
+def test_a_read_tells_nothing_before_its_leader_epoch_is_there_to_stay() -> None:
+    world = CoordinatedShare()
+    world.initialized()
+    world.commits_at_once = False
+    pending = world.read(leader_epoch=4)
+    assert pending not in world.answers
+    world.fail_over()
+    assert world.refused(pending) is Code.NOT_COORDINATOR
+    world.commits_at_once = True
+    assert world.answers[world.write(change(leader_epoch=3))] is Code.NONE
+
+
+def test_a_state_that_is_initialized_anew_fences_who_read_the_one_before() -> None:
+    world = CoordinatedShare()
+    world.initialized(start=0)
+    world.written(batch(0, 3))
+    world.initialized(state_epoch=3, start=2)
+    assert world.kept() == ShareState(3, Offset(2))
+    assert world.refused(world.write(change(state_epoch=1))) is Code.FENCED_STATE_EPOCH
+    assert world.refused(world.initialize(state_epoch=2)) is Code.FENCED_STATE_EPOCH
+    assert world.answers[world.write(change(state_epoch=-1))] is Code.NONE
+    assert world.refused(world.write(change(state_epoch=3, leader_epoch=0))) is Code.FENCED_LEADER_EPOCH
+
+
+def test_an_acknowledgement_of_before_says_nothing_of_the_record_that_has_its_offset_now() -> None:
+    """KIP-932 keeps offsets alone. An unclean election let offsets 2 and 3 be used again, in leader epoch 5."""
+    world = CoordinatedShare()
+    world.initialized()
+    world.written(batch(0, 3, ACKNOWLEDGED, 1, epoch=4))
+    assert world.answers[world.write(change(batch(2, 2, ACKNOWLEDGED, 1, epoch=5), leader_epoch=5))] is Code.NONE
+    world.fail_over()
+    assert world.kept().batches == (batch(0, 1, epoch=4), batch(2, 2, epoch=5), batch(3, 3, epoch=4))
+
+
+def test_enough_updates_are_followed_by_a_snapshot() -> None:
+    world = CoordinatedShare()
+    world.initialized()
+    for offset in range(8):
+        world.written(batch(offset, offset))
+    assert kinds(world) == ["S", "U", "U", "U", "S", "U", "U", "U", "S"]
+    before = world.kept()
+    world.prune()
+    assert kinds(world) == ["S"]
+    world.fail_over()
+    assert world.kept() == before
+
+
+def test_without_updates_every_write_is_a_snapshot() -> None:
+    world = CoordinatedShare(settings=ShareCoordinatorSettings(updates_per_snapshot=0))
+    world.initialized()
+    world.written(batch(0, 0))
+    world.written(batch(1, 1))
+    assert kinds(world) == ["S", "S", "S"]
+    assert world.kept().batches == (batch(0, 1),)
+
+
+def test_a_deleted_state_is_gone_and_may_be_begun_again() -> None:
+    world = CoordinatedShare()
+    world.initialized()
+    world.initialized(OTHER)
+    world.written(batch(0, 0))
+    assert world.answers[world.delete()] is Code.NONE
+    assert kinds(world) == ["S", "s", "U", "T"]
+    world.fail_over()
+    assert list(world.states) == [OTHER]
+    world.initialized(start=None)
+    assert world.kept() == ShareState(1, None)
+    assert world.summary() == ShareSummary(1, LeaderEpoch(0), None, -1)
+
+
+def test_states_of_topics_that_are_no_more_go_in_steps() -> None:
+    world = CoordinatedShare()
+    survivor = KEY._replace(topic_id=TopicId(UUID(int=8)))
+    for number in range(200):
+        world.initialized(KEY._replace(partition=PartitionIndex(number)))
+    world.initialized(survivor)
+    appended = world.next_offset
+    world.forget_all_but(survivor.topic_id)
+    assert 0 < world.next_offset - appended < 100
+    world.pass_ms(1)
+    assert list(world.states) == [survivor]
+    world.fail_over()
+    assert list(world.states) == [survivor]
+    world.coordinator.on_topics_deleted([survivor.topic_id, TOPIC], now_ms=0, wall_ms=0)
+    world.drive()
+    assert not world.states
+    assert world.memory.used_bytes == 0
+
+
+def test_a_cold_partition_is_written_anew_so_that_the_log_may_go() -> None:
+    world = CoordinatedShare()
+    world.initialized(OTHER)
+    world.written(batch(3, 3), key=OTHER)
+    world.initialized()
+    for offset in range(20):
+        world.written(batch(offset, offset))
+    before = world.kept(OTHER)
+    assert world.coordinator.redundant_before == world.log[0][0]
+    world.pass_ms(COLD_MS)
+    world.written(batch(20, 20))
+    world.pass_ms(COLD_MS)
+    assert world.coordinator.redundant_before > 20
+    world.prune()
+    assert len(world.log) < 10
+    world.fail_over()
+    assert world.kept(OTHER) == before
+    assert world.states[OTHER].snapshot_epoch == 1
+
+
+def test_where_nothing_is_written_nothing_is_written_anew() -> None:
+    world = CoordinatedShare()
+    world.initialized(OTHER)
+    world.initialized()
+    world.written(batch(0, 0))
+    appended = world.next_offset
+    world.pass_ms(10 * COLD_MS)
+    assert world.next_offset == appended
+
+
+def test_a_snapshot_that_is_not_committed_makes_nothing_redundant() -> None:
+    world = CoordinatedShare()
+    world.initialized()
+    for offset in range(3):
+        world.written(batch(offset, offset))
+    before = world.coordinator.redundant_before
+    world.commits_at_once = False
+    world.write(change(batch(3, 3)))
+    assert kinds(world)[-1] == "S"
+    assert world.coordinator.redundant_before == before
+    world.prune()
+    world.fail_over()
+    world.commits_at_once = True
+    assert world.kept().batches == (batch(0, 2),)
+
+
+def test_a_log_without_states_is_redundant_as_a_whole() -> None:
+    world = CoordinatedShare()
+    world.initialized()
+    world.delete()
+    assert world.coordinator.redundant_before == world.next_offset
+    world.prune()
+    world.fail_over()
+    assert not world.states
+
+
+def test_states_share_the_memory_of_the_node() -> None:
+    world = CoordinatedShare(memory_bytes=4_000)
+    world.initialized()
+    world.initialized(OTHER)
+    third = KEY._replace(group_id="third")
+    world.initialized(third)
+    fourth = world.initialize(KEY._replace(group_id="fourth"))
+    assert world.refused(fourth) is Code.THROTTLING_QUOTA_EXCEEDED
+    many = [batch(2 * number, 2 * number) for number in range(20)]
+    assert world.refused(world.write(change(*many))) is Code.THROTTLING_QUOTA_EXCEEDED
+    world.written(batch(0, 0))
+    world.written(batch(0, 0, ARCHIVED))
+    world.written(start=1)
+    world.delete(OTHER)
+    world.delete(third)
+    world.delete()
+    assert world.memory.used_bytes == 0
+
+
+def test_a_state_of_too_many_batches_is_refused() -> None:
+    world = CoordinatedShare()
+    world.initialized()
+    many = [batch(2 * number, 2 * number) for number in range(BATCHES_MAX + 1)]
+    assert world.refused(world.write(change(*many))) is Code.INVALID_REQUEST
+    world.written(*many[:-1])
+    assert world.refused(world.write(change(many[-1]))) is Code.INVALID_REQUEST
+    world.written(batch(0, 2 * BATCHES_MAX))
+    assert len(world.kept().batches) == 1
+
+
+def test_a_snapshot_fits_the_log_whatever_its_settings() -> None:
+    world = CoordinatedShare()
+    world.coordinator.batch_size_bytes_max = 1_000
+    assert world.refused(world.initialize(KEY._replace(group_id="g" * 1_000))) is Code.INVALID_REQUEST
+    world.initialized()
+    accepted = 0
+    while world.answers[world.write(change(batch(2 * accepted, 2 * accepted)))] is Code.NONE:
+        accepted += 1
+    assert accepted > 10
+    assert max(len(key) + len(value or b"") for _, (key, value) in world.log) < 1_000
+
+
+def test_who_does_not_lead_says_so() -> None:
+    coordinator = ShareCoordinator(0, ShareCoordinatorSettings())
+    coordinator.on_summarize(RequestId(1), KEY, is_known=True, now_ms=0, wall_ms=0)
+    (answer,) = coordinator.take_ready().answers
+    assert getattr(answer.outcome, "code", None) is Code.COORDINATOR_LOAD_IN_PROGRESS
+    world = CoordinatedShare()
+    world.initialized()
+    old = world.fail_over()
+    old.on_summarize(RequestId(99), KEY, is_known=True, now_ms=0, wall_ms=0)
+    (answer,) = old.take_ready().answers
+    assert getattr(answer.outcome, "code", None) is Code.NOT_COORDINATOR
+    old.on_time(now_ms=0, wall_ms=0)
+    assert not old.take_ready()
+    assert old.next_deadline_ms() is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"\x00", b""),
+        (b"\x00\x00\x00", b""),
+        (None, b"\x00\x07"),
+        (None, b"\x00\x00\x00"),
+    ],
+)
+def test_a_damaged_record_is_named(key: bytes | None, value: bytes) -> None:
+    world = CoordinatedShare()
+    world.initialized()
+    coordinator = ShareCoordinator(3, ShareCoordinatorSettings())
+    with pytest.raises(CorruptLogError, match="__share_group_state-3, offset 17"):
+        coordinator.replay(world.log[0][1][0] if key is None else key, value, Offset(17))
+
+
+def test_a_state_number_that_there_is_not_is_damage() -> None:
+    world = CoordinatedShare()
+    world.initialized()
+    world.written(batch(0, 0))
+    (raw_key, value) = world.log[-1][1]
+    assert value is not None
+    at = value.index(bytes(16)) + 16
+    damaged = value[:at] + b"\x01" + value[at + 1 :]
+    coordinator = ShareCoordinator(0, ShareCoordinatorSettings())
+    coordinator.replay(*world.log[0][1], Offset(0))
+    with pytest.raises(CorruptLogError, match="no such batch"):
+        coordinator.replay(raw_key, damaged, Offset(1))
+
+
+def test_records_of_kinds_to_come_are_skipped() -> None:
+    coordinator = ShareCoordinator(0, ShareCoordinatorSettings())
+    coordinator.replay(b"\x00\x09any", b"any", Offset(0))
+    coordinator.replay(None, b"any", Offset(1))
+    assert not coordinator.states
