@@ -72,6 +72,9 @@ METADATA_VERSION_MIN = min(METADATA_VERSIONS)
 METADATA_VERSION = max(METADATA_VERSIONS)
 """What a new cluster begins with."""
 
+SHARE_VERSION_SERVED = 1
+"""The level from which on the requests of share groups are served (KIP-932)."""
+
 TRANSACTIONS_SINCE = 13
 """The metadata.version from which on the metadata log may hold transactions (KIP-868)."""
 CONTROLLERS_SINCE = 28

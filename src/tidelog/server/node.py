@@ -41,6 +41,8 @@ from tidelog.server.quorum.voter_requests import VoterRequests
 from tidelog.server.replication.replication import Replication
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.replication_settings import ReplicaFetchSettings
+from tidelog.server.share_state.persister import SharePersister
+from tidelog.server.share_state.share_coordinators import ShareCoordinators
 from tidelog.server.storage.log_files import LogFiles
 from tidelog.server.tasks import Tasks
 from tidelog.server.transactions.markers import MarkerSends, MarkerWriter
@@ -136,6 +138,16 @@ class Node:
             send_to_leader=self._marker_sends.send_to_leader,
         )
         self.verification = TransactionVerification(self.broker, self.transactions)
+        self.share_states = ShareCoordinators(
+            self.broker,
+            config.static,
+            clock=clock,
+            executor=executor,
+            rng=rng,
+            create_topics=self.create_topics,
+            log_starts=self.files.served,
+        )
+        self.share_persister = SharePersister(self.broker, self.share_states, rng)
         self.fetch_sessions = FetchSessions(config.fetch_session_slots, config.fetch_session_partitions, rng)
         self.metrics: NodeMetrics | None = None
         self._slow_requests: SlowRequestLog | None = None
@@ -404,6 +416,7 @@ class Node:
         self._upkeep.start(maintenance.run())
         self._upkeep.start(self.groups.begin())
         self._upkeep.start(self.transactions.begin())
+        self._upkeep.start(self.share_states.begin())
         cleaner = Cleaner(self.broker, self.broker_settings, disk=self._disk, clock=self.clock, executor=self._executor)
         self._dynamic_configs.follow(cleaner)
         self._upkeep.start(cleaner.run())

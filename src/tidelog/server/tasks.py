@@ -9,7 +9,7 @@
        └─ broker ─┬─ replication ── a fetcher for each leader        syncs and truncations are waited for
                   ├─ moves between log directories
                   ├─ lifecycle, directories        a bug of the heartbeats stops the node
-                  └─ groups, transactions          a bug of one partition takes that partition offline
+                  └─ groups, transactions, share groups          a bug of one partition takes that one offline
 ```
 A branch is a boundary: nothing that happens to one of its tasks is felt by another. An error that a task did not handle
 is a bug of ours; it is logged, and then the branch's own rule says what stops.

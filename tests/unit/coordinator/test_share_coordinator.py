@@ -19,11 +19,12 @@ from support.fixtures.coordinated_share import (
 )
 from tidelog.base.errors import Code, CorruptLogError
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicId
-from tidelog.coordinator.share import ShareCoordinator, ShareCoordinatorSettings, ShareSummary
+from tidelog.coordinator.share import ShareCoordinator, ShareCoordinatorSettings
 from tidelog.coordinator.share.records import ShareRecordType, read_key
 from tidelog.coordinator.share.settings import BATCHES_MAX
 from tidelog.journal import RequestId
 from tidelog.share.state import ShareState
+from tidelog.share.summary import ShareSummary
 
 COLD_MS = ShareCoordinatorSettings().cold_snapshot_interval_ms
 

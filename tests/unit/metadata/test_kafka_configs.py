@@ -49,9 +49,17 @@ OWN = {
     "metrics.partitions.enable",
     "metrics.topics.max",
     "queued.max.response.bytes",
+    "share.coordinator.memory.bytes",
     "slow.request.log.ms",
     "transaction.coordinator.memory.bytes",
 }
+
+INTERNAL = {
+    "leader.imbalance.per.broker.percentage",
+    "share.coordinator.cold.partition.snapshot.interval.ms",
+    "share.coordinator.state.topic.prune.interval.ms",
+}
+"""Kafka's own, which it does not tell of."""
 
 NEVER_PASSED_OVER = (
     r"(ssl|sasl|security|delegation|remote|log\.local|local)\..*",
@@ -109,7 +117,7 @@ def test_a_setting_of_kafkas_is_what_it_is_there(fact: Fact) -> None:
 
 def test_what_is_not_kafkas_is_marked_as_our_own() -> None:
     ours = {key.name for scope, key in KEYS if (scope, key.name) not in FACTS and scope != "group"}
-    assert ours == OWN | {"leader.imbalance.per.broker.percentage"}
+    assert ours == OWN | INTERNAL
     assert all("Tidelog's own" in TABLE["broker"][name].doc for name in OWN - {"broker.early.fencing.enable"})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tidelog.metadata.features import SHARE_VERSION, SUPPORTED_FEATURES
 from tidelog.server.api.dispatch import advertised
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER, INTER_BROKER
 from tidelog.wire import APIS, ApiKey
@@ -82,6 +83,25 @@ ADVERTISED = {
 def test_a_listener_advertises_what_is_served(role: str) -> None:
     expected = {key: (lowest, highest) for key, (lowest, highest, roles) in ADVERTISED.items() if role in roles}
     assert {ApiKey(key): (lowest, highest) for key, lowest, highest in advertised(role)} == expected
+
+
+SHARE_GROUPS = {
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (0, 0),
+    ApiKey.READ_SHARE_GROUP_STATE: (0, 0),
+    ApiKey.WRITE_SHARE_GROUP_STATE: (0, 1),
+    ApiKey.DELETE_SHARE_GROUP_STATE: (0, 0),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (0, 1),
+}
+
+
+@pytest.mark.parametrize("role", CLIENTS)
+def test_what_is_of_share_groups_is_advertised_once_this_release_knows_their_feature(
+    role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = advertised(role)
+    monkeypatch.setitem(SUPPORTED_FEATURES, SHARE_VERSION, (0, 1))
+    more = [row for row in advertised(role) if row not in before]
+    assert {ApiKey(key): (lowest, highest) for key, lowest, highest in more} == SHARE_GROUPS
 
 
 def test_nothing_is_spoken_that_is_not_declared() -> None:

@@ -309,6 +309,11 @@ WITHOUT_A_DENIAL = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: "a topic that is not there is assigned once it is",
     ApiKey.STOP_REPLICA: "of controllers, which send no token",
     ApiKey.WRITE_TXN_MARKERS: "of coordinators, likewise",
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: "of coordinators, likewise",
+    ApiKey.READ_SHARE_GROUP_STATE: "of leaders, likewise",
+    ApiKey.WRITE_SHARE_GROUP_STATE: "of leaders, likewise",
+    ApiKey.DELETE_SHARE_GROUP_STATE: "of coordinators, likewise",
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: "of coordinators, likewise",
 }
 
 

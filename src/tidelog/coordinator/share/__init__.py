@@ -1,6 +1,6 @@
 """The share coordinator, pure: its machine, its state, its records."""
 
-from tidelog.coordinator.share.coordinator import ShareCoordinator, ShareSummary
+from tidelog.coordinator.share.coordinator import ShareCoordinator
 from tidelog.coordinator.share.records import (
     ShareRecordType,
     ShareSnapshotValue,
@@ -17,6 +17,5 @@ __all__ = [
     "ShareSnapshotValue",
     "ShareStateBatch",
     "ShareStateKey",
-    "ShareSummary",
     "ShareUpdateValue",
 ]

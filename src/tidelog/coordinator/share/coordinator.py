@@ -18,7 +18,6 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Container, Sequence
-from typing import NamedTuple
 
 from tidelog.base.errors import Code, CorruptLogError, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId
@@ -38,6 +37,7 @@ from tidelog.coordinator.share.state import BATCH_BYTES, KeptState, RecordedShar
 from tidelog.journal import CoordinatorJournal, CoordinatorReady, RequestId, SendId
 from tidelog.share.key import ShareKey
 from tidelog.share.state import NO_LEADER_EPOCH, StateChange
+from tidelog.share.summary import ShareSummary
 
 SNAPSHOT_STEP_MAX = 64
 """Snapshots of cold partitions, or tombstones of deleted topics, in one go: some milliseconds."""
@@ -48,20 +48,6 @@ SNAPSHOT_BYTES = 256
 """More than a snapshot takes beside the group's name and its batches, with its key."""
 SNAPSHOT_BATCH_BYTES = 28
 """More than a batch takes in it."""
-
-
-class ShareSummary(NamedTuple):
-    """What is told of a state to those who do not deliver its records.
-
-    Attributes:
-        start: None if the group has not begun, or nothing is kept.
-        delivery_complete_count: how many records from the start on are done; -1 if it is not known.
-    """
-
-    state_epoch: int = 0
-    leader_epoch: LeaderEpoch = LeaderEpoch(0)
-    start: Offset | None = None
-    delivery_complete_count: int = NOT_KNOWN
 
 
 class ShareCoordinator:

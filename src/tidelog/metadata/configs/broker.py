@@ -19,6 +19,7 @@ from tidelog.metadata.configs.key import (
     ConfigKey,
     keys_in,
 )
+from tidelog.metadata.configs.share_coordinators import SHARE_COORDINATOR_CONFIGS
 from tidelog.metadata.configs.topic import COMPRESSION_TYPES, GZIP_LEVELS
 from tidelog.metadata.configs.unserved import UNSERVED_CONFIGS
 
@@ -554,5 +555,6 @@ BROKER_CONFIGS: tuple[ConfigKey[Any], ...] = (
     *keys_in(globals()),
     *CLUSTER_CONFIGS,
     *GROUP_CONSUMER_CONFIGS,
+    *SHARE_COORDINATOR_CONFIGS,
     *UNSERVED_CONFIGS,
 )

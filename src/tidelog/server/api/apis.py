@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tidelog.metadata.features import SHARE_VERSION, SUPPORTED_FEATURES
 from tidelog.server.api.division import (
     PRODUCED_MAX,
     WRITES_MAX,
@@ -16,6 +17,7 @@ from tidelog.server.api.division import (
     ordered_partitions,
     ordered_topic,
     orders,
+    written_batches,
 )
 from tidelog.server.api.gated_apis import (
     AreDenied,
@@ -51,6 +53,8 @@ class ServedApi(NamedTuple):
         are_denied: it does something else, and waits only where it would be refused for what this broker does not
             know. It is looked at before it is begun: what was half done cannot be begun again.
         division: how a request that lists much is answered in pieces; None where it cannot list much.
+        feature: without which it is served to nobody: one that this release must know above level 0. The handler asks
+            whether it is on.
     """
 
     module: str
@@ -60,6 +64,12 @@ class ServedApi(NamedTuple):
     refuse: Refuse | None = None
     are_denied: AreDenied | None = None
     division: Division | None = None
+    feature: str | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this release serves what it is part of."""
+        return self.feature is None or SUPPORTED_FEATURES[self.feature][1] > 0
 
     def module_at(self, listener_role: str) -> str:
         """Of the handler at a listener of a role."""
@@ -68,6 +78,7 @@ class ServedApi(NamedTuple):
 
 PRODUCED = Division("partition_data", "partition_responses")
 PARTITIONS = Division("partitions", "partitions")
+SHARE_STATES = Division("topics", "results", PARTITIONS, weight_max=WRITES_MAX, waits_for_all=True)
 INDEXES_BY_TOPIC = Division("topics", "topics", Division("partition_indexes", "partitions"))
 
 APIS: dict[int, ServedApi] = {
@@ -278,6 +289,30 @@ APIS: dict[int, ServedApi] = {
         "api_81_remove_raft_voter", (BROKER, CONTROLLER), is_forwarded=True, are_denied=decided
     ),
     ApiKey.UPDATE_RAFT_VOTER: ServedApi("api_82_update_raft_voter", (CONTROLLER,)),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: ServedApi(
+        "api_83_initialize_share_group_state", (BROKER,), division=SHARE_STATES, feature=SHARE_VERSION
+    ),
+    ApiKey.READ_SHARE_GROUP_STATE: ServedApi(
+        "api_84_read_share_group_state", (BROKER,), division=SHARE_STATES, feature=SHARE_VERSION
+    ),
+    ApiKey.WRITE_SHARE_GROUP_STATE: ServedApi(
+        "api_85_write_share_group_state",
+        (BROKER,),
+        division=Division(
+            "topics",
+            "results",
+            Division("partitions", "partitions", orders=written_batches),
+            weight_max=WRITES_MAX,
+            waits_for_all=True,
+        ),
+        feature=SHARE_VERSION,
+    ),
+    ApiKey.DELETE_SHARE_GROUP_STATE: ServedApi(
+        "api_86_delete_share_group_state", (BROKER,), division=SHARE_STATES, feature=SHARE_VERSION
+    ),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: ServedApi(
+        "api_87_read_share_group_state_summary", (BROKER,), division=SHARE_STATES, feature=SHARE_VERSION
+    ),
 }
 
 READS = {key: served.refuse for key, served in APIS.items() if served.refuse is not None}

@@ -50,7 +50,7 @@ def advertised(listener_role: str) -> list[tuple[int, int, int]]:
     """(api key, lowest, highest version) of all that a listener of this role serves."""
     rows = []
     for key, served in APIS.items():
-        if _is_served(served.roles, listener_role):
+        if served.is_known and _is_served(served.roles, listener_role):
             known = api(key)
             lowest = 0 if key == ApiKey.PRODUCE else known.min_version
             rows.append((int(key), lowest, known.max_version))
@@ -291,7 +291,7 @@ class Dispatcher:
 
     def _load(self, key: int, header: RequestHeader) -> _Entry:
         served = APIS.get(key)
-        if served is None or not _is_served(served[1], self._listener_role):
+        if served is None or not served.is_known or not _is_served(served.roles, self._listener_role):
             # The protocol has no answer for an API that the peer was not offered.
             raise MalformedMessageError(
                 f"API {key} (version {header.api_version}) is not served on this {self._listener_role} listener"

@@ -196,5 +196,14 @@ def added_partitions(transaction: Any) -> int:
     return 1 + sum(map(len, (topic.partitions for topic in transaction.topics)))
 
 
+BATCHES_OF_A_WRITE = 32
+"""Of a share group's state: so many take about as long as a write to a log."""
+
+
+def written_batches(partition: Any) -> int:
+    count: int = len(partition.state_batches)
+    return 1 + count // BATCHES_OF_A_WRITE
+
+
 def orders(listed: str, answered: str, **how: Any) -> Division:
     return Division(listed, answered, weight_max=RECORDS_MAX, is_order=True, **how)

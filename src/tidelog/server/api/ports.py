@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidelog.server.quorum.metadata_quorum import MetadataQuorum
     from tidelog.server.quorum.voter_requests import VoterRequests
     from tidelog.server.settings.config import NodeConfig
+    from tidelog.server.share_state.share_coordinators import ShareCoordinators
     from tidelog.server.storage.log_files import LogFiles
     from tidelog.server.transactions.markers import MarkerWriter
     from tidelog.server.transactions.transaction_coordinators import TransactionCoordinators
@@ -116,6 +117,17 @@ class TransactionsApi(GroupsApi, DataApi, Protocol):
     def verification(self) -> TransactionVerification: ...
 
 
+class ShareStatesApi(MetadataApi, Protocol):
+    """The coordinators of share groups' states at this broker."""
+
+    @property
+    def share_states(self) -> ShareCoordinators: ...
+
+
+class CoordinatorsApi(TransactionsApi, ShareStatesApi, Protocol):
+    """All coordinators at this broker."""
+
+
 class ControllerApi(MetadataApi, Protocol):
     """The controller, where it is active at this node."""
 
@@ -161,7 +173,7 @@ class QuorumApi(MetadataApi, Protocol):
         ...
 
 
-class ServerApi(TransactionsApi, ControllerApi, QuorumApi, Protocol):
+class ServerApi(CoordinatorsApi, ControllerApi, QuorumApi, Protocol):
     """All of a node that any request may need."""
 
     @property

@@ -1,11 +1,11 @@
-"""FindCoordinator 0-6: the broker that leads a group's partition of `__consumer_offsets`, or a transactional id's of
-`__transaction_state`.
+"""FindCoordinator 0-6: the broker that leads a group's partition of `__consumer_offsets`, a transactional id's of
+`__transaction_state`, or a share group's state's of `__share_group_state`.
 
 Behaviour: the first to ask has the topic made, and is answered when it is there. Several keys at once from 4 on
 (KIP-699). A key whose partition nobody leads, or whose log is damaged, gets COORDINATOR_NOT_AVAILABLE with the reason.
-A share group gets INVALID_REQUEST, which ends the attempt at once (COORDINATOR_NOT_AVAILABLE would be retried for
-ever). librdkafka takes a broker without this API for one that knows no
-lz4, and stops compressing without a word.
+Of states of share groups from 6 on (KIP-932), by keys `group:topicId:partition`; other keys, and all below level 1 of
+share.version, get INVALID_REQUEST, which ends the attempt at once (COORDINATOR_NOT_AVAILABLE would be retried for
+ever). librdkafka takes a broker without this API for one that knows no lz4, and stops compressing without a word.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.share_answers import share_groups_refused
+from tidelog.share.key import ShareKey
 from tidelog.wire.messages.api_10_find_coordinator import (
     KEY_TYPE_GROUP,
+    KEY_TYPE_SHARE,
     KEY_TYPE_TRANSACTION,
     Coordinator,
     FindCoordinatorRequest,
@@ -24,29 +27,32 @@ from tidelog.wire.messages.api_10_find_coordinator import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.server.api.ports import TransactionsApi
+    from tidelog.server.api.ports import CoordinatorsApi
     from tidelog.server.coordinators.coordinator_partitions import CoordinatorPartitions
 
 SEVERAL_KEYS_FROM_VERSION = 4
+SHARE_FROM_VERSION = 6
 
 
 def handle(
-    node: TransactionsApi, request: FindCoordinatorRequest, context: RequestContext
+    node: CoordinatorsApi, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    coordinators = _coordinators(node, request.key_type)
+    coordinators = _coordinators(node, request.key_type, context.api_version)
     if coordinators is not None and coordinators.partition_for("") is None:
         return _create_then_answer(node, coordinators, request, context)
     return _answer(node, request, context, None)
 
 
-def _coordinators(node: TransactionsApi, key_type: int) -> CoordinatorPartitions[Any] | None:
+def _coordinators(node: CoordinatorsApi, key_type: int, version: int) -> CoordinatorPartitions[Any] | None:
     if key_type == KEY_TYPE_TRANSACTION:
         return node.transactions
+    if key_type == KEY_TYPE_SHARE and version >= SHARE_FROM_VERSION and share_groups_refused(node.image) is None:
+        return node.share_states
     return node.groups if key_type == KEY_TYPE_GROUP else None
 
 
 async def _create_then_answer(
-    node: TransactionsApi,
+    node: CoordinatorsApi,
     coordinators: CoordinatorPartitions[Any],
     request: FindCoordinatorRequest,
     context: RequestContext,
@@ -60,7 +66,7 @@ async def _create_then_answer(
 
 
 def _answer(
-    node: TransactionsApi, request: FindCoordinatorRequest, context: RequestContext, error: KafkaError | None
+    node: CoordinatorsApi, request: FindCoordinatorRequest, context: RequestContext, error: KafkaError | None
 ) -> FindCoordinatorResponse:
     if context.api_version >= SEVERAL_KEYS_FROM_VERSION:
         keys = dict.fromkeys(request.coordinator_keys)
@@ -77,24 +83,26 @@ def _answer(
 
 
 def _coordinator(
-    node: TransactionsApi, key: str, key_type: int, context: RequestContext, error: KafkaError | None
+    node: CoordinatorsApi, key: str, key_type: int, context: RequestContext, error: KafkaError | None
 ) -> Coordinator:
     try:
         if error is not None:
             raise error
-        return _find(node, key, key_type, context.connection.listener_name)
+        return _find(node, key, key_type, context)
     except KafkaError as refused:
         return Coordinator(key=key, error_code=code_of(refused, "FindCoordinator"), error_message=str(refused))
 
 
-def _find(node: TransactionsApi, key: str, key_type: int, listener_name: str) -> Coordinator:
-    coordinators = _coordinators(node, key_type)
+def _find(node: CoordinatorsApi, key: str, key_type: int, context: RequestContext) -> Coordinator:
+    coordinators = _coordinators(node, key_type, context.api_version)
     if coordinators is None:
-        raise refusal(Code.INVALID_REQUEST, f"this release has no coordinators of key type {key_type}")
+        raise refusal(Code.INVALID_REQUEST, f"there are no coordinators of key type {key_type} for this request")
+    if key_type == KEY_TYPE_SHARE:
+        ShareKey.parse(key)
     place = coordinators.partition_for(key)
     state = None if place is None else node.image.partition(place.topic, place.partition)
     leader = None if state is None or state.leader is None else node.image.brokers.get(state.leader)
-    endpoint = None if leader is None or leader.is_fenced else leader.endpoint(listener_name)
+    endpoint = None if leader is None or leader.is_fenced else leader.endpoint(context.connection.listener_name)
     if place is None or leader is None or endpoint is None:
         raise refusal(Code.COORDINATOR_NOT_AVAILABLE, f"nobody leads {place} at the moment")
     if leader.broker_id == node.config.node_id:
