@@ -211,6 +211,26 @@ def test_a_change_of_very_many_batches_is_one_for_who_writes_it() -> None:
     tell(story, properties=PROPERTIES)
 
 
+def test_what_does_not_commit_in_time_is_refused_and_may_be_written_yet() -> None:
+    async def story(stage: Stage) -> None:
+        states = States(stage)
+        await states.begin()
+        coordinator = states.coordinates(0).leader
+        assert coordinator is not None
+        stage.part([coordinator], [number for number in states.running() if number != coordinator])
+        key = ShareKey(GROUP, states.topic_id, PartitionIndex(0))
+        here = states.node(coordinator).share_states
+        answer = await stage.nodes[coordinator].machine.do(lambda: here.write(key, [change(batch(0, 0))]))
+        assert isinstance(answer, KafkaError)
+        assert answer.code is Code.COORDINATOR_NOT_AVAILABLE
+        assert "may yet" in str(answer)
+        stage.heal()
+        await states.until_settled()
+        assert (await states.read(1, 0)).batches in {(), (batch(0, 0),)}
+
+    tell(story, properties=PROPERTIES | {"share.coordinator.write.timeout.ms": "300"})
+
+
 def test_a_group_that_nobody_coordinates_is_told_so_in_the_end() -> None:
     async def story(stage: Stage) -> None:
         states = States(stage)

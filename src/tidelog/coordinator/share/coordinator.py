@@ -244,7 +244,7 @@ class ShareCoordinator:
         now_ms: int,
         wall_ms: int,
     ) -> None:
-        """Answered with `Code.NONE`."""
+        """Answered with `Code.NONE`. A leader epoch above the recorded one is recorded, other than in Kafka."""
 
         def write() -> None:
             kept = self._kept(key, "written")
