@@ -220,7 +220,9 @@ def test_what_does_not_commit_in_time_is_refused_and_may_be_written_yet() -> Non
         stage.part([coordinator], [number for number in states.running() if number != coordinator])
         key = ShareKey(GROUP, states.topic_id, PartitionIndex(0))
         here = states.node(coordinator).share_states
-        answer = await stage.nodes[coordinator].machine.do(lambda: here.write(key, [change(batch(0, 0))]))
+        answer = await stage.nodes[coordinator].machine.do(
+            lambda: here.write(key, iter([change(batch(0, 0))]), batch_count=1)
+        )
         assert isinstance(answer, KafkaError)
         assert answer.code is Code.COORDINATOR_NOT_AVAILABLE
         assert "may yet" in str(answer)

@@ -50,12 +50,12 @@ async def answers_of(
     ]
     if refused is not None:
         return [refused] * len(asked)
-    return await asyncio.gather(*(_answered(ask(key, row)) for key, row in asked))
+    return await asyncio.gather(*(_answered(ask, key, row) for key, row in asked))
 
 
-async def _answered(answer: Awaitable[object]) -> object:
+async def _answered(ask: Callable[[ShareKey, Any], Awaitable[object]], key: ShareKey, row: Any) -> object:
     try:
-        return await answer
+        return await ask(key, row)
     except KafkaError as error:
         return error
 

@@ -259,7 +259,7 @@ class SharePersister:
             case Kind.READ:
                 return coordinators.read(key, leader_epoch=what)
             case Kind.WRITE:
-                return coordinators.write(key, portions_of(what))
+                return coordinators.write(key, portions_of(what), batch_count=len(what.batches))
             case Kind.DELETE:
                 return coordinators.delete(key)
             case Kind.SUMMARIZE:

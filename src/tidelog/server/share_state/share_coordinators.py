@@ -24,6 +24,7 @@ from tidelog.server.broker.broker import Broker
 from tidelog.server.coordinators.coordinator_partition import Command, CoordinatorKind, CoordinatorPartition, Event
 from tidelog.server.coordinators.coordinator_partitions import CoordinatorPartitions, CreateTopics
 from tidelog.server.replication.partition import Partition
+from tidelog.server.share_state.turns import LimitedTurns
 from tidelog.share.key import ShareKey
 from tidelog.share.state import StateBatch, StateChange
 
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 
 PORTION_BATCHES_MAX = 256
 """Of one change, in a record: so that a change of thousands does not hold up the others."""
+BATCHES_OF_A_RECORD = 32
+"""Take about as long as the record itself, which is written to the log."""
+ASKED_AT_ONCE_MAX = 8
+"""In one turn of the loop, of all who ask."""
 
 SHARE_STATES = CoordinatorKind(
     SHARE_GROUP_STATE_TOPIC,
@@ -84,6 +89,7 @@ class ShareCoordinators(CoordinatorPartitions["ShareCoordinator"]):
             SHARE_STATES, broker, properties, clock=clock, executor=executor, rng=rng, create_topics=create_topics
         )
         self._log_starts = log_starts
+        self._turns = LimitedTurns(ASKED_AT_ONCE_MAX)
         self._is_any_new = False  # a coordinator was made since the image came
 
     # What is asked of the coordinator of a key, if it is here. The answer is as that of `submit`.
@@ -135,16 +141,20 @@ class ShareCoordinators(CoordinatorPartitions["ShareCoordinator"]):
             ),
         )
 
-    async def write(self, key: ShareKey, portions: Iterable[StateChange]) -> object:
+    async def write(self, key: ShareKey, portions: Iterator[StateChange], *, batch_count: int) -> object:
         """Answered with `Code.NONE`, or with the first refusal: what came before it is written.
 
         Args:
-            portions: of one change, each of at most `PORTION_BATCHES_MAX` batches.
+            portions: of one change, each of at most `PORTION_BATCHES_MAX` batches; asked for one by one.
+            batch_count: of all of them.
         """
         answer: object = Code.NONE
-        for portion in portions:
-            answer = await self._ask(key, self._writing(key, portion))
-            if answer is not Code.NONE:
+        while answer is Code.NONE:
+            await self._turns.enter(1 + min(batch_count, PORTION_BATCHES_MAX) // BATCHES_OF_A_RECORD)
+            portion = next(portions)
+            answer = await self._answer_in_time(key, self.submit(str(key), self._writing(key, portion)))
+            batch_count -= len(portion.batches)
+            if not batch_count:
                 break
         return answer
 
@@ -154,7 +164,10 @@ class ShareCoordinators(CoordinatorPartitions["ShareCoordinator"]):
         )
 
     async def _ask(self, key: ShareKey, command: Command[ShareCoordinator]) -> object:
-        answer = self.submit(str(key), command)
+        await self._turns.enter()
+        return await self._answer_in_time(key, self.submit(str(key), command))
+
+    async def _answer_in_time(self, key: ShareKey, answer: object) -> object:
         if not isinstance(answer, asyncio.Future):
             return answer
         try:

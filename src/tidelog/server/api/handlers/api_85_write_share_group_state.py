@@ -28,7 +28,10 @@ async def handle(
     node: ShareStatesApi, request: WriteShareGroupStateRequest, context: RequestContext
 ) -> WriteShareGroupStateResponse:
     answers = await answers_of(
-        node, request.group_id, request.topics, lambda key, row: node.share_states.write(key, portions_told(row))
+        node,
+        request.group_id,
+        request.topics,
+        lambda key, row: node.share_states.write(key, portions_told(row), batch_count=len(row.state_batches)),
     )
     return WriteShareGroupStateResponse(
         results=rows_of(request.topics, answers, WriteShareGroupStateResult, WriteShareGroupStatePartitionResult)
