@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -13,7 +15,9 @@ from support.fixtures.log_files import change as change_byte
 from support.nodes.share_node import PARTITIONS, ask, run, started
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicId
+from tidelog.coordinator.share import ShareCoordinator
 from tidelog.io.rng import SystemRng
+from tidelog.metadata import MetadataDelta, MetadataImage
 from tidelog.metadata.features import SHARE_VERSION, SUPPORTED_FEATURES
 from tidelog.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from tidelog.net.backoff import Backoff
@@ -195,6 +199,39 @@ def test_a_damaged_partition_is_refused_with_its_offset_and_the_others_serve(tmp
         with pytest.raises(KafkaError, match="offset 17") as refused:
             await persister.read("group", topic_id, PartitionIndex(partition_at(topic_id, node, 0)), LeaderEpoch(1))
         assert refused.value.code is Code.COORDINATOR_NOT_AVAILABLE
+        await node.stop()
+
+    run(scenario)
+
+
+def test_only_the_metadata_that_made_it_lead_tells_a_coordinator_which_topics_are_no_more(tmp_path: Path) -> None:
+    """A broker may come to lead by the same run of records that tells it of a topic: what is known before lacks it."""
+
+    async def scenario() -> None:
+        node, topic_id = await started(tmp_path, {"share.coordinator.state.topic.num.partitions": "1"})
+        index = PartitionIndex(0)
+        await node.share_persister.initialize("group", [StartedState(topic_id, index, 1, Offset(0))])
+        states, partition = node.share_states, node.broker.partition(SHARE_GROUP_STATE_TOPIC, 0)
+
+        async def lead_anew(known: MetadataImage) -> ShareCoordinator:
+            node.broker.image = known
+            states.on_leadership_changed(partition)
+            while states.here[0].refusal is not None:
+                await asyncio.sleep(0.01)
+            return states.here[0].coordinator
+
+        image = node.broker.image
+        older = replace(image, topics_by_id={}, topics_by_name={})
+        machine = await lead_anew(older)
+        assert len(machine.states) == 1
+        states.on_image_changed(MetadataDelta(older), image)
+        assert len(machine.states) == 1
+        states.on_image_changed(MetadataDelta(image), older)
+        assert len(machine.states) == 1, "no topic was deleted, and no coordinator is new"
+        machine = await lead_anew(image)
+        states.on_image_changed(MetadataDelta(image), older)
+        assert not machine.states
+        node.broker.image = image
         await node.stop()
 
     run(scenario)
