@@ -110,8 +110,12 @@ class _WaitingWrite:
         ) + len(change.batches) <= JOINED_BATCHES_MAX
 
     def take(self, change: StateChange) -> None:
-        """The other is newer. Batches may overlap: the later wins."""
-        joined = replace(change, batches=self.change.batches + change.batches)
+        """The other is newer: it wins."""
+        from tidelog.coordinator.share.batches import combine
+
+        batches = list(self.change.batches)
+        combine(batches, change.batches, None)
+        joined = replace(change, batches=tuple(batches))
         if change.start is None:
             joined = replace(joined, start=self.change.start, start_leader_epoch=self.change.start_leader_epoch)
         self.change = joined
@@ -278,6 +282,7 @@ class SharePersister:
     async def _send_all(self, leader: BrokerId, kind: Kind, group_id: str, pending: list[_Asked]) -> None:
         """One request after another, until nobody waits. What comes in one turn of the loop goes together."""
         await asyncio.sleep(0)
+        error: BaseException = NetworkError(f"broker {leader} was not asked")
         try:
             while pending:
                 now: dict[ShareKey, _Asked] = {}
@@ -289,10 +294,12 @@ class SharePersister:
                         now[one.key] = one
                 pending[:] = later
                 await self._send_some(leader, kind, group_id, now)
+        except asyncio.CancelledError as cancelled:
+            error = cancelled
+            raise
         finally:
             del self._pending[leader, kind, group_id]
-            for one in pending:
-                one.future.cancel()
+            _give_up(pending, error)
 
     async def _send_some(self, leader: BrokerId, kind: Kind, group_id: str, asked: Mapping[ShareKey, _Asked]) -> None:
         from tidelog.server.share_state.state_requests import REQUESTS
@@ -302,16 +309,24 @@ class SharePersister:
         try:
             connection = await self._broker.replication.peers.connection(leader, REQUEST_CLASS)
             response = await connection.request(request, sent.response, timeout_ms=TIMEOUT_MS)
+            answers = sent.answers(group_id, response)
         except TidelogError as error:
-            for one in asked.values():
-                if not one.future.done():
-                    one.future.set_exception(NetworkError(f"broker {leader} has not answered: {error}"))
+            _give_up(asked.values(), NetworkError(f"broker {leader} has not answered: {error}"))
             return
-        except BaseException:
-            for one in asked.values():
-                one.future.cancel()
+        except BaseException as error:
+            _give_up(asked.values(), error)
             raise
-        answers = sent.answers(group_id, response)
         for key, one in asked.items():
             if not one.future.done():
                 one.future.set_result(answers.get(key, NOT_TOLD))
+
+
+def _give_up(asked: Iterable[_Asked], error: BaseException) -> None:
+    """Whoever waits is told; after a bug of ours it is asked for again."""
+    for one in asked:
+        if one.future.done():
+            continue
+        if isinstance(error, asyncio.CancelledError):
+            one.future.cancel()
+        else:
+            one.future.set_exception(NetworkError(f"{one.key}: {error}"))
