@@ -164,6 +164,7 @@ def test_a_story_without_a_beginning_is_named(tmp_path: Path) -> None:
         ("brokers A\ncreate t on=A\nlearn A\n----\nA knows 1  t#1 epoch=0 serves\n", "without-epochs"),
         ("quorum A\n----\nA leader      epoch=1  [+@1 |]\n", "parks-all-that-is-empty"),
         ("nodes A\n----\nA leads   no topic\nthe client knows no topic\n", "without-tokens"),
+        ("share A\n----\nA leader epoch=0  []\ngroup start=nowhere  done []\n", "offsets-alone"),
     ],
 )
 def test_a_replay_that_breaks_nothing_proves_nothing(tmp_path: Path, story: str, rule: str) -> None:

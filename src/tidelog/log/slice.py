@@ -104,6 +104,19 @@ class LogSlice:
             self._check(len(data), size)
         return data
 
+    def look_up(self, position: int, size: int) -> Buffer:
+        """As `read`, of what one looks at to find a place in the slice: see `lookup`. Raises NotCachedError too."""
+        size = min(size, self.size_bytes - position)
+        data = read_place(self._file, self.position + position, size)
+        self._check(len(data), size)
+        return data
+
+    def part(self, position: int, size_bytes: int) -> LogSlice:
+        """A part of this slice, of whole batches: the caller knows where they begin and end."""
+        part = LogSlice(self._file, self.position + position, size_bytes, self._truncations, self._end_of_offsets)
+        part._truncations_seen = self._truncations_seen
+        return part
+
     def _check(self, read_size: int, size: int) -> None:
         # Checked afterwards: whoever truncates says so before it cuts, and before others may write there again.
         truncations = self._truncations

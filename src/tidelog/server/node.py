@@ -41,6 +41,8 @@ from tidelog.server.quorum.voter_requests import VoterRequests
 from tidelog.server.replication.replication import Replication
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.replication_settings import ReplicaFetchSettings
+from tidelog.server.share_fetching.kept_states import KeepsShareStates
+from tidelog.server.share_fetching.share_fetching import ShareFetching
 from tidelog.server.share_state.persister import SharePersister
 from tidelog.server.share_state.share_coordinators import ShareCoordinators
 from tidelog.server.storage.log_files import LogFiles
@@ -149,6 +151,13 @@ class Node:
         )
         self.share_persister = SharePersister(self.broker, self.share_states, rng)
         self.fetch_sessions = FetchSessions(config.fetch_session_slots, config.fetch_session_partitions, rng)
+        self.share_fetching = ShareFetching(
+            self.broker,
+            self._share_state_keeper(),
+            config.static,
+            clock=clock,
+            partitions_max=config.fetch_session_partitions,
+        )
         self.metrics: NodeMetrics | None = None
         self._slow_requests: SlowRequestLog | None = None
         self._metrics_listener: MetricsListener | None = None
@@ -169,6 +178,7 @@ class Node:
             self.broker.replication,
             self.broker.moves,
             self.groups,
+            self.share_fetching,
             self.listeners,
         ):
             self._dynamic_configs.follow(follower)
@@ -454,6 +464,7 @@ class Node:
         await self.replica_stops.stop()
         await self._marker_sends.stop()
         await self.broker.stop()  # whoever waits is answered now
+        await self.share_fetching.stop()
         if member is not None:
             await member.channel.close()
             await member.quorum.resign()
@@ -477,6 +488,10 @@ class Node:
     def _new_dispatcher(self, role: str) -> Dispatcher:
         requests = None if self.metrics is None else self.metrics.requests
         return Dispatcher(self, role, requests, self._slow_requests)
+
+    def _share_state_keeper(self) -> KeepsShareStates:
+        """How the leaders of share partitions reach share coordinators."""
+        return self.share_persister
 
     def _set_up_metrics(self) -> None:
         """Make what counts, and what tells of slow requests, where somebody wants to know; load nothing otherwise."""

@@ -18,6 +18,7 @@ import pytest
 
 from support.fixtures.logs import NOW_MS, batches_of, make_batch, records_of
 from support.fixtures.memory_disk import MemoryDisk
+from support.fixtures.share_observed import ObservedGroup
 from support.fixtures.transactions import txn_batch
 from support.fixtures.waiting import WAIT_SECONDS_MAX, until
 from tidelog.base.errors import Code, KafkaError
@@ -42,6 +43,7 @@ from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.replication import Replication
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.transport.server_connection import Closed, ServerConnection
+from tidelog.share import AcknowledgeType
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -367,6 +369,65 @@ async def sent_in_a_transaction(world: World, *, has_room: bool = True) -> Parti
     return response.responses[0].partition_responses[0]
 
 
+# What is delivered to share groups.
+
+
+async def new_group(world: World) -> ObservedGroup:
+    """The group that is called as the topic; it begins anew."""
+    group = ObservedGroup(world.node, world.partition, world.topic)
+    await group.begin()
+    return group
+
+
+async def is_locked_for(world: World) -> int:
+    """How long a member has what it acquired, in seconds."""
+    group = await new_group(world)
+    world.put()
+    group.acquire()
+    return round(group.due_in_ms / 1000)
+
+
+async def is_delivered_times(world: World) -> int:
+    """How often a record is delivered that nobody accepts."""
+    group, count = await new_group(world), 0
+    world.put()
+    while acquired := group.acquire():
+        count += 1
+        await group.acknowledge(acquired, AcknowledgeType.RELEASE)
+    return count
+
+
+async def acquires_at_once(world: World) -> int:
+    group = await new_group(world)
+    for _ in range(120):
+        world.put()
+    return sum(last - first + 1 for first, last, _ in group.acquire())
+
+
+async def gets_what_there_was(world: World) -> bool:
+    world.put()
+    return bool((await new_group(world)).acquire())
+
+
+async def gets_what_is_not_committed(world: World) -> bool:
+    group = await new_group(world)
+    batch = txn_batch(3000 + world.log.log_end_offset, "v")
+    leading = world.partition.role.leading()
+    world.log.append_as_leader(batch, leader_epoch=leading.replica.leader_epoch, now_ms=NOW_MS)
+    leading.on_appended()
+    return bool(group.acquire())
+
+
+async def renews(world: World) -> Code:
+    group = await new_group(world)
+    world.put()
+    try:
+        await group.acknowledge(group.acquire(), AcknowledgeType.RENEW)
+    except KafkaError as error:
+        return error.code
+    return Code.NONE
+
+
 # What is compacted.
 
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
@@ -569,6 +630,12 @@ GROUP_EFFECTS: dict[str, Effect] = {
     "consumer.assignment.interval.ms": Effect("0", assigns_at_once),
     "consumer.heartbeat.interval.ms": Effect("7000", told_to_come_again),
     "consumer.session.timeout.ms": Effect("55000", is_missed_after),
+    "share.auto.offset.reset": Effect("earliest", gets_what_there_was),
+    "share.delivery.count.limit": Effect("3", is_delivered_times),
+    "share.isolation.level": Effect("read_committed", gets_what_is_not_committed),
+    "share.partition.max.record.locks": Effect("100", acquires_at_once),
+    "share.record.lock.duration.ms": Effect("20000", is_locked_for),
+    "share.renew.acknowledge.enable": Effect("false", renews),
 }
 
 EFFECTS: dict[Scope, dict[str, Effect]] = {"topic": TOPIC_EFFECTS, "broker": BROKER_EFFECTS, "group": GROUP_EFFECTS}

@@ -20,6 +20,7 @@ from tidelog.metadata.configs.key import (
     keys_in,
 )
 from tidelog.metadata.configs.share_coordinators import SHARE_COORDINATOR_CONFIGS
+from tidelog.metadata.configs.share_groups import GROUP_SHARE_CONFIGS
 from tidelog.metadata.configs.topic import COMPRESSION_TYPES, GZIP_LEVELS
 from tidelog.metadata.configs.unserved import UNSERVED_CONFIGS
 
@@ -556,5 +557,6 @@ BROKER_CONFIGS: tuple[ConfigKey[Any], ...] = (
     *CLUSTER_CONFIGS,
     *GROUP_CONSUMER_CONFIGS,
     *SHARE_COORDINATOR_CONFIGS,
+    *GROUP_SHARE_CONFIGS,
     *UNSERVED_CONFIGS,
 )

@@ -18,6 +18,7 @@ from tidelog.metadata.configs.key import (
     refused,
     unserved,
 )
+from tidelog.metadata.configs.share_groups import SHARE_CONFIGS, SHARE_RANGES
 
 POLICIES = ("bidirectional", "disabled", "downgrade", "upgrade")
 
@@ -136,6 +137,7 @@ RANGES = (
         GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS,
         GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS,
     ),
+    *SHARE_RANGES,
 )
 """A setting of a group, and what the broker allows of it, and of its own setting behind it."""
 
@@ -147,6 +149,7 @@ GROUP_CONFIGS: tuple[ConfigKey[Any], ...] = (
         "large assignments are made in pieces between other requests",
         unserved("consumer.assignor.offload.enable", BOOLEAN, "true"),
     ),
+    *SHARE_CONFIGS,
 )
 """Of one group. Kafka's others are of kinds of groups that are not served."""
 

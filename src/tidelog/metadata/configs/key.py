@@ -93,7 +93,7 @@ class ConfigKey(Generic[T_co]):
         maximum: inclusive, for numbers.
         choices: the only values it takes (each element, for a list); empty when there are too many to name.
         may_be_empty: whether a list with choices takes none of them too.
-        pattern: of each element of a list: an expression that it has to match, and what that is in words.
+        pattern: of a text, or of each element of a list: an expression that it has to match, and what that is in words.
         why: what to tell someone who asks for a value that Kafka takes and we do not, or that has no effect.
         synonyms: for a topic setting, the broker settings behind it, the strongest first.
         is_dynamic: whether it can be changed while brokers run.
@@ -159,6 +159,8 @@ class ConfigKey(Generic[T_co]):
             return elements
         if self.type in (ConfigType.STRING, ConfigType.CLASS, ConfigType.PASSWORD):
             self._check_choice(value, text)
+            if self.pattern is not None and not fullmatch(self.pattern[0], value):
+                raise self._refuse(text)
             return value
         return self._parse_number(value, text)
 

@@ -282,6 +282,18 @@ APIS: dict[int, ServedApi] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ServedApi(
         "api_75_describe_topic_partitions", (BROKER,), refuse=in_topic_partitions
     ),
+    ApiKey.SHARE_FETCH: ServedApi(
+        "api_78_share_fetch",
+        (BROKER,),
+        are_denied=of_topics("topics", index="partition_index"),
+        feature=SHARE_VERSION,
+    ),
+    ApiKey.SHARE_ACKNOWLEDGE: ServedApi(
+        "api_79_share_acknowledge",
+        (BROKER,),
+        are_denied=of_topics("topics", index="partition_index"),
+        feature=SHARE_VERSION,
+    ),
     ApiKey.ADD_RAFT_VOTER: ServedApi(
         "api_80_add_raft_voter", (BROKER, CONTROLLER), is_forwarded=True, are_denied=decided
     ),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidelog.server.quorum.metadata_quorum import MetadataQuorum
     from tidelog.server.quorum.voter_requests import VoterRequests
     from tidelog.server.settings.config import NodeConfig
+    from tidelog.server.share_fetching.share_fetching import ShareFetching
     from tidelog.server.share_state.share_coordinators import ShareCoordinators
     from tidelog.server.storage.log_files import LogFiles
     from tidelog.server.transactions.markers import MarkerWriter
@@ -128,6 +129,13 @@ class CoordinatorsApi(TransactionsApi, ShareStatesApi, Protocol):
     """All coordinators at this broker."""
 
 
+class ShareApi(DataApi, Protocol):
+    """What members of share groups fetch from this broker."""
+
+    @property
+    def share_fetching(self) -> ShareFetching: ...
+
+
 class ControllerApi(MetadataApi, Protocol):
     """The controller, where it is active at this node."""
 
@@ -173,7 +181,7 @@ class QuorumApi(MetadataApi, Protocol):
         ...
 
 
-class ServerApi(CoordinatorsApi, ControllerApi, QuorumApi, Protocol):
+class ServerApi(CoordinatorsApi, ShareApi, ControllerApi, QuorumApi, Protocol):
     """All of a node that any request may need."""
 
     @property

@@ -74,6 +74,7 @@ def collect(node: ObservedNode, room: Mapping[str, tuple[int, int]]) -> _Familie
         *_about_partitions(node),
         *_about_metadata(node),
         *_about_groups(node),
+        *_about_share_groups(node),
         *_about_transactions(node),
         *_about_disks(node, metrics, room),
         *_about_machine(metrics),
@@ -426,6 +427,19 @@ def _about_groups(node: ObservedNode) -> Iterator[Metric]:
 
 
 # Transactions.
+
+
+def _about_share_groups(node: ObservedNode) -> Iterator[Metric]:
+    fetching = node.share_fetching
+    yield _gauge(
+        "tidelog_share_partitions", "Partitions led here that a share group reads, group by group.", len(fetching)
+    )
+    yield _gauge("tidelog_share_sessions", "Members of share groups that fetch from here.", len(fetching.sessions))
+    yield _counter(
+        "tidelog_share_forgotten_records",
+        "Delivered to share groups, and taken back by truncations.",
+        fetching.forgotten_records,
+    )
 
 
 def _about_transactions(node: ObservedNode) -> Iterator[Metric]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tidelog.server.quorum.controller import Controller
     from tidelog.server.settings.config import NodeConfig
     from tidelog.server.settings.metrics import NodeMetrics
+    from tidelog.server.share_fetching.share_fetching import ShareFetching
     from tidelog.server.storage.log_files import LogFiles
     from tidelog.server.transactions.transaction_coordinators import TransactionCoordinators
     from tidelog.server.transport.connections import Connections
@@ -51,6 +52,8 @@ class ObservedNode(Protocol):
         """Why the node does not serve at present; None while it does."""
         ...
 
+    @property
+    def share_fetching(self) -> ShareFetching: ...
     @property
     def transactions(self) -> TransactionCoordinators: ...
     @property
