@@ -466,7 +466,7 @@ def test_a_topic_is_known_everywhere_in_a_round_trip_and_with_fetch_17_when_its_
     async def replay(stage: Stage) -> None:
         for node in stage.nodes.values():
             assert node.node is not None
-            node.node.quorum._peers.fetch_version_max = 17
+            node.node.quorum.peers.fetch_version_max = 17
         assert FETCH_WAIT_MS_MAX / 2 < await longest_ms_until_known(stage) <= FETCH_WAIT_MS_MAX + ROUND_TRIP_MS_MAX
 
     tell(story)

@@ -50,7 +50,6 @@ from tidelog.controller.values import (
     Heartbeat,
     HeartbeatReply,
     NewTopic,
-    OngoingReassignment,
     PartitionToReassign,
     ProducerIdBlock,
     QuorumControllers,
@@ -272,12 +271,6 @@ class ControllerState:
         return reassignments.decide_alter_reassignments(
             self.metadata, self.settings, partitions, allows_factor_change=allows_factor_change
         )
-
-    def decide_list_reassignments(
-        self, partitions: Sequence[TopicPartition] | None = None
-    ) -> Decision[tuple[OngoingReassignment, ...]]:
-        """Say which of some partitions, or of all, are on their way; nothing changes."""
-        return Decision((), reassignments.reassignments(self.metadata, partitions))
 
     def decide_create_topics(
         self, topics: Sequence[NewTopic], *, rng: Rng, validate_only: bool = False

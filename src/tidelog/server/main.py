@@ -17,6 +17,7 @@ from tidelog.io.disk import RealDisk
 from tidelog.io.executor import ThreadExecutor
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
+from tidelog.net.address import Address
 from tidelog.server.api.fetch_sessions import PARTITION_BYTES
 from tidelog.server.garbage import GarbageCollection, expected_blocks
 from tidelog.server.node import Node
@@ -91,7 +92,8 @@ async def _run(
                 loop.add_reader(parent_fd, _on_parent, parent_fd, stop, loop)
             garbage.freeze(_expected_blocks(node))
             collecting = node.tasks.start(garbage.run(partial(_expected_blocks, node)))
-            on_ready(node.client_port, node.client_address)
+            told = node.listeners.first
+            on_ready(told.port, str(Address(told.host, told.port)))
             await asyncio.wait({stopped, node.failure}, return_when=asyncio.FIRST_COMPLETED)
             collecting.cancel()
         if node.failure.done():

@@ -17,7 +17,6 @@ from tidelog.base.ports import Clock, Disk, Executor, Network, Rng
 from tidelog.controller import ControllerSettings, ControllerState, CreatedTopic, NewTopic
 from tidelog.metadata import Endpoint, MetadataImage
 from tidelog.metadata.configs import BrokerSettings
-from tidelog.metadata.listeners import Listener
 from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.server.api import forwarding
 from tidelog.server.api.dispatch import Dispatcher
@@ -304,25 +303,6 @@ class Node:
         """Of the broker's present incarnation; None before it is registered, and where there is no broker."""
         return None if self.member is None else self.member.broker_epoch
 
-    @property
-    def listener_names(self) -> tuple[str, ...]:
-        return self.listeners.names
-
-    @property
-    def client_port(self) -> int:
-        """Of the first listener for clients; of a node that is no broker, for controllers."""
-        return self.listener(self._first_listener).port
-
-    @property
-    def client_address(self) -> str:
-        """HOST:PORT as clients are told of the first listener for them: what is advertised is not what is bound."""
-        told = self.listener(self._first_listener)
-        return f"[{told.host}]:{told.port}" if ":" in told.host else f"{told.host}:{told.port}"
-
-    def listener(self, name: str) -> Listener:
-        """What clients are told of a listener, its real port included."""
-        return self.listeners.advertised(name)
-
     async def next_producer_id(self) -> ProducerId:
         """An id that nobody was given before, over all restarts. Raises KafkaError: see `ProducerIds`."""
         return await self.joined.producer_ids.next()
@@ -440,7 +420,7 @@ class Node:
             "node %s of cluster %s serves on port %s, metadata at offset %s, controller epoch %s",
             self.config.node_id,
             self.cluster_id,
-            self.client_port,
+            self.listeners.first.port,
             self.image.last_offset,
             self.quorum.leader_epoch,
         )
@@ -481,10 +461,6 @@ class Node:
         if not self.failure.done():
             self.failure.set_result(reason)
 
-    @property
-    def _first_listener(self) -> str:
-        return (*self.config.broker_listeners, *self.config.controller_listeners)[0].name
-
     def _new_dispatcher(self, role: str) -> Dispatcher:
         requests = None if self.metrics is None else self.metrics.requests
         return Dispatcher(self, role, requests, self._slow_requests)
@@ -522,7 +498,7 @@ class Node:
         config, node_id = self.config, self.config.node_id
         opened = await self._executor.run(self.files.open_metadata_log)
         first_levels = await self._executor.run(self.files.metadata.read_bootstrap_levels)
-        told = [self.listener(one.name) for one in config.controller_listeners]
+        told = [self.listeners.advertised(one.name) for one in config.controller_listeners]
         quorum = MetadataQuorum(
             node_id,
             self.cluster_id,
@@ -560,7 +536,7 @@ class Node:
         )
 
     def _new_registration(self, quorum: MetadataQuorum, channel: ControllerChannel) -> ControllerRegistration:
-        told = [self.listener(one.name) for one in self.config.controller_listeners]
+        told = [self.listeners.advertised(one.name) for one in self.config.controller_listeners]
         registration = ControllerRegistration(
             self.config.node_id,
             self.broker.incarnation_id,
@@ -573,7 +549,7 @@ class Node:
         return registration
 
     def _new_lifecycle(self, channel: ControllerChannel) -> BrokerLifecycle:
-        told = [self.listener(one.name) for one in self.config.broker_listeners]
+        told = [self.listeners.advertised(one.name) for one in self.config.broker_listeners]
         return BrokerLifecycle(
             self.config,
             self.cluster_id,

@@ -96,7 +96,7 @@ async def ask(node: Node, topic_id: UUID, work: Callable[[ShareStateClient], Non
     """On another thread, over a connection of its own."""
 
     def asking() -> None:
-        with WireClient(node.client_port) as wire:
+        with WireClient(node.listeners.first.port) as wire:
             work(ShareStateClient(wire, topic_id))
 
     await asyncio.to_thread(asking)

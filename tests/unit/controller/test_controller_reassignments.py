@@ -17,6 +17,7 @@ from tidelog.controller import (
     PartitionToAlter,
     PartitionToReassign,
 )
+from tidelog.controller.reassignments import reassignments
 from tidelog.controller.replica_moves import origin_of, target_of
 from tidelog.journal import Decision
 from tidelog.metadata import PartitionImage
@@ -379,10 +380,10 @@ def test_who_shuts_down_counts_no_more() -> None:
 def test_which_are_under_way() -> None:
     state = cluster()
     add(state, 1, 2, 3)
-    assert state.decide_list_reassignments().reply == ()
+    assert reassignments(state.metadata) == ()
     reassign(state, 3, 4, 5)
     expected = (OngoingReassignment(FLIGHTS, brokers(1, 2, 3, 4, 5), brokers(4, 5), brokers(1, 2)),)
-    assert state.decide_list_reassignments().reply == expected
+    assert reassignments(state.metadata) == expected
     named = [FLIGHTS, FLIGHTS, TopicPartition("flights", PartitionIndex(7)), TopicPartition("none", PartitionIndex(0))]
-    assert state.decide_list_reassignments(named).reply == expected
-    assert state.decide_list_reassignments([]).reply == ()
+    assert reassignments(state.metadata, named) == expected
+    assert reassignments(state.metadata, []) == ()

@@ -192,7 +192,7 @@ def test_a_topic_is_deleted_when_what_forgets_its_offsets_is_synced() -> None:
 def test_controllers_are_asked_as_brokers_are() -> None:
     async def scenario() -> None:
         node = await filled(MemoryDisk())
-        port = node.listener("CONTROLLER").port
+        port = node.listeners.advertised("CONTROLLER").port
 
         def ask() -> None:
             with WireClient(port) as client:

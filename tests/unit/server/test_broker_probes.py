@@ -61,7 +61,7 @@ class Other:
         self.connection: Connection
 
     async def connect(self) -> None:
-        port = self.node.listener("CONTROLLER").port
+        port = self.node.listeners.advertised("CONTROLLER").port
         self.connection = await open_connection(RealNetwork(), Address(HOST, port), ConnectionSettings("broker-2"))
 
     async def register(self, incarnation: int = 1) -> None:

@@ -104,7 +104,7 @@ class World:
 
     async def start(self) -> None:
         await self.node.start()
-        self._running = [*await asyncio.open_connection("127.0.0.1", self.node.client_port)]
+        self._running = [*await asyncio.open_connection("127.0.0.1", self.node.listeners.first.port)]
         await until(lambda: self.node.connections.open)
         controller = self.node.controller
         other = BrokerToRegister(
@@ -556,7 +556,7 @@ def admits(world: World) -> bool:
 
 
 def listens_beside(world: World) -> bool:
-    return "EXTRA" in world.node.listener_names
+    return "EXTRA" in world.node.listeners.names
 
 
 async def keeps_deleted_files(world: World) -> bool:

@@ -399,7 +399,7 @@ def test_news_of_a_commit_come_at_once_and_with_an_older_peer_in_half_a_second()
         await quorum.start()
         leader = await quorum.leader()
         new, old = sorted({1, 2, 3} - {leader})
-        quorum.node(old).quorum._peers.fetch_version_max = 17
+        quorum.node(old).quorum.peers.fetch_version_max = 17
         loop = asyncio.get_running_loop()
         longest = {new: 0.0, old: 0.0}
         await asyncio.sleep(2)

@@ -308,7 +308,7 @@ def test_a_member_is_told_who_leads_when_the_leadership_ends() -> None:
         row = row_of(answer)
         assert row.error_code == Code.NOT_LEADER_OR_FOLLOWER
         assert row.current_leader.leader_id == 1
-        assert [(one.node_id, one.port) for one in answer.node_endpoints] == [(1, node.client_port)]
+        assert [(one.node_id, one.port) for one in answer.node_endpoints] == [(1, node.listeners.first.port)]
         refused = (await member.acknowledge({0: [(0, 0, [1])]})).responses[0].partitions[0]
         assert (refused.error_code, refused.current_leader.leader_id) == (Code.NOT_LEADER_OR_FOLLOWER, 1)
 

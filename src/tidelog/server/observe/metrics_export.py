@@ -206,7 +206,7 @@ def _code_name(code: int) -> str:
 
 def _about_connections(node: ObservedNode) -> Iterator[Metric]:
     connections = node.connections
-    by_listener = dict.fromkeys((*node.listener_names, *(each.listener_name for each in connections.open)), 0)
+    by_listener = dict.fromkeys((*node.listeners.names, *(each.listener_name for each in connections.open)), 0)
     for each in connections.open:
         by_listener[each.listener_name] += 1
     yield _gauges("tidelog_connections_open", "Open connections.", "listener", by_listener.items())

@@ -74,6 +74,7 @@ class MetadataQuorum:
         key: of this node's log.
         controller: what `new_controller` made.
         storage: the log and its snapshots.
+        peers: the way to the other nodes, and where they listen.
         pending_requests: others whose requests wait.
         tasks: of the quorum, its controller's included.
         high_watermark: exclusive end of what is committed and here; None while that is not known.
@@ -122,7 +123,7 @@ class MetadataQuorum:
         self._replaying: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._foreign = ForeignClusters(cluster_id, clock=clock)
-        self._peers = QuorumPeers(
+        self.peers = QuorumPeers(
             node_id, cluster_id, endpoints, config.settings, self, network=network, rng=rng, tasks=self.tasks
         )
         self._namesake = Namesake(node_id, config.settings, is_controller=config.is_controller)
@@ -197,13 +198,7 @@ class MetadataQuorum:
     @property
     def leader_address(self) -> Address | None:
         """Of the leader's controller listener."""
-        return None if self.leader_id is None else self.address_of(self.leader_id)
-
-    def address_of(self, node_id: BrokerId) -> Address | None:
-        """Of a node's controller listener, if it is known."""
-        if node_id == self.node_id and self.endpoints:
-            return Address(*self.endpoints[0][1:])
-        return self._peers.address_of(node_id)
+        return None if self.leader_id is None else self.peers.address_of(self.leader_id)
 
     async def leader_changed(self) -> None:
         """Return at the next change of the leader, of its epoch, or of the voters."""
@@ -243,7 +238,7 @@ class MetadataQuorum:
         await self.resign()
         while self._carrying_out is not None:
             await asyncio.gather(self._carrying_out, return_exceptions=True)
-        await self._peers.say_farewell()
+        await self.peers.say_farewell()
         self._is_ended = True
         if self._replaying is not None:
             await asyncio.gather(self._replaying, return_exceptions=True)
@@ -252,7 +247,7 @@ class MetadataQuorum:
             self._timer.cancel()
         self._fail_pending_requests()
         await self.tasks.end()
-        await self._peers.close()
+        await self.peers.close()
 
     def _fail_pending_requests(self) -> None:
         """Fail all that waits: nothing more is decided, or answered, here."""
@@ -262,9 +257,7 @@ class MetadataQuorum:
         self._commit_changed.notify()
 
     def _on_voters(self, voters: VoterSet) -> None:
-        for voter in voters.voters:
-            if voter.endpoints and voter.key.node_id != self.node_id:
-                self._peers.set_address(voter.key.node_id, Address(*voter.endpoints[0][1:]))
+        self.peers.set_voters(voters)
         self._leader_changed.notify()
 
     # What others ask.
@@ -281,15 +274,10 @@ class MetadataQuorum:
         """FetchSnapshot: whether this node serves it, as the leader in that epoch. Who loads one follows."""
         return self._machine.on_snapshot_request(reader, leader_epoch, self._clock.now_ms())
 
-    def endpoint_of(self, node_id: BrokerId | None) -> tuple[BrokerId, Address] | None:
-        """Where a leader that is named in an answer listens, if it is known."""
-        address = None if node_id is None else self.address_of(node_id)
-        return None if node_id is None or address is None else (node_id, address)
-
     async def handle(self, request: PeerRequest) -> tuple[Answer, LogSlice | None]:
         """The answer to what another node asks, with the records that go with it. Who waits no more is forgotten."""
         if isinstance(request, EpochBegun) and request.endpoints and request.leader_id != self.node_id:
-            self.on_address(request.leader_id, Address(*request.endpoints[0][1:]))
+            self.peers.on_address(request.leader_id, Address(*request.endpoints[0][1:]))
         answer = await self.pending_requests.handle(request, self._machine, self._on)
         if isinstance(request, QuorumFetch) and request.fetch_offset == PROBE_OFFSET:
             self._write_for_prober()
@@ -325,11 +313,6 @@ class MetadataQuorum:
         if node_id == self.leader_id:
             self.controller.on_leader_disconnected(node_id)
         self._on(self._machine.on_peer_closed, node_id)
-
-    def on_address(self, node_id: BrokerId, address: Address) -> None:
-        """A leader said where it is. Of a voter, the set of voters says so."""
-        if self.voters.voter(node_id) is None:
-            self._peers.set_address(node_id, address)
 
     # What the controller decides.
 
@@ -375,7 +358,7 @@ class MetadataQuorum:
         """Raises NetworkError: nobody leads, or it does not answer; UnsupportedVersionError: it cannot."""
         if self.leader_id is None:
             raise NetworkError("nobody is known to lead")
-        connection = await self._peers.connection(self.leader_id)
+        connection = await self.peers.connection(self.leader_id)
         return await connection.request(message, response, timeout_ms=timeout_ms)
 
     def give_up(self, error: Exception) -> None:
@@ -453,7 +436,7 @@ class MetadataQuorum:
         has_update = self._publish(ready.high_watermark)
         self.pending_requests.answer(ready.replies)
         for request in ready.requests:
-            self._peers.send(request)
+            self.peers.send(request)
         return has_update or bool(ready.replies or ready.requests)
 
     def _publish(self, high_watermark: Offset | None) -> bool:
@@ -562,7 +545,7 @@ class MetadataQuorum:
         """Fetch a snapshot from the leader, and go on behind it."""
         from tidelog.server.quorum.snapshot_loading import SnapshotLoading  # few nodes ever fall so far behind
 
-        loading = SnapshotLoading(self.key, self.cluster_id, self._peers, self.storage, executor=self._executor)
+        loading = SnapshotLoading(self.key, self.cluster_id, self.peers, self.storage, executor=self._executor)
         try:
             snapshot = await loading.load(snapshot_id, timeout_ms=self.config.settings.request_timeout_ms)
             await self.controller.on_snapshot(snapshot)

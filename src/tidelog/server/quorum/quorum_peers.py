@@ -20,7 +20,7 @@ from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import Connection, ConnectionSettings
 from tidelog.net.pool import CONTROL_REQUESTS, ConnectionPool
-from tidelog.quorum.values import Answer, EpochEnded, QuorumFetch, QuorumRequest, QuorumSettings
+from tidelog.quorum.values import Answer, EpochEnded, QuorumFetch, QuorumRequest, QuorumSettings, VoterSet
 from tidelog.server.settings.quorum_config import Endpoints
 from tidelog.server.tasks import Tasks
 from tidelog.wire.api import ApiKey
@@ -41,10 +41,6 @@ class PeersHost(Protocol):
     def on_unanswered(self, number: int) -> None: ...
 
     def on_hung_up(self, node_id: BrokerId) -> None: ...
-
-    def on_address(self, node_id: BrokerId, address: Address) -> None:
-        """An answer said where a leader listens."""
-        ...
 
 
 class QuorumPeers:
@@ -71,10 +67,12 @@ class QuorumPeers:
         tasks: Tasks,
     ) -> None:
         self.fetch_version_max: int | None = None
+        self._node_id = node_id
         self._cluster_id = cluster_id
         self._endpoints = endpoints
         self._settings = settings
         self._host = host
+        self._voters: VoterSet | None = None
         self._addresses: dict[BrokerId, Address] = {}
         self._pool = ConnectionPool(
             network,
@@ -86,9 +84,29 @@ class QuorumPeers:
         self._logged_at: dict[tuple[BrokerId, Code], float] = {}
 
     def address_of(self, node_id: BrokerId) -> Address | None:
+        """Of a node's controller listener, this one's included, if it is known."""
+        if node_id == self._node_id and self._endpoints:
+            return Address(*self._endpoints[0][1:])
         return self._addresses.get(node_id)
 
-    def set_address(self, node_id: BrokerId, address: Address) -> None:
+    def endpoint_of(self, node_id: BrokerId | None) -> tuple[BrokerId, Address] | None:
+        """Where a leader that is named in an answer listens, if it is known."""
+        address = None if node_id is None else self.address_of(node_id)
+        return None if node_id is None or address is None else (node_id, address)
+
+    def set_voters(self, voters: VoterSet) -> None:
+        """The set of voters says where they listen."""
+        self._voters = voters
+        for voter in voters.voters:
+            if voter.endpoints and voter.key.node_id != self._node_id:
+                self._set_address(voter.key.node_id, Address(*voter.endpoints[0][1:]))
+
+    def on_address(self, node_id: BrokerId, address: Address) -> None:
+        """A leader said where it listens. Of a voter, the set of voters says so."""
+        if self._voters is None or self._voters.voter(node_id) is None:
+            self._set_address(node_id, address)
+
+    def _set_address(self, node_id: BrokerId, address: Address) -> None:
         """Where a node is now; connections to where it was are closed."""
         if self._addresses.get(node_id) != address:
             self._addresses[node_id] = address
@@ -144,7 +162,7 @@ class QuorumPeers:
             self._host.on_unanswered(number)
             return
         for node_id, address in answered.addresses.items():
-            self._host.on_address(node_id, address)
+            self.on_address(node_id, address)
         self._host.on_answered(number, answered.answer, answered.records)
 
     def _log_refusal(self, target: BrokerId, error: TidelogError) -> None:

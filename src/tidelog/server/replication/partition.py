@@ -215,7 +215,7 @@ class Partition:
         leading = self.role.leading()
         if acks_all:
             leading.replica.check_enough_replicas()
-        self.check_is_one(batch)
+        check_is_one(batch)
         result = self.log.append_as_leader(
             batch,
             leader_epoch=leading.replica.leader_epoch,
@@ -328,20 +328,6 @@ class Partition:
         """Whether `flush.messages` asks for what was appended to be synced before this replica counts as holding it."""
         record_count = self.log.config.flush_messages
         return record_count is not None and self.log.log_end_offset - self.log.recovery_point >= record_count
-
-    @staticmethod
-    def check_is_one(batch: memoryview) -> None:
-        """Refuse what the log would take, and a producer may not send: all else its header says, the log looks at."""
-        if len(batch) < BATCH_OVERHEAD:
-            return
-        (length,) = _LENGTH.unpack_from(batch)
-        if LENGTH_END + length < len(batch):
-            try:
-                count = len(split_batches(batch))
-            except MalformedBatchError as error:
-                raise as_sent(error, batch) from None
-            if count > 1:
-                raise refusal(Code.INVALID_RECORD, "more than one batch was sent to a partition; Produce 3+ takes one")
 
     def read(
         self,
@@ -475,3 +461,21 @@ class Partition:
         if last_fetched_epoch < 0:
             return None
         return self.role.diverging(LeaderEpoch(last_fetched_epoch), fetch_offset)
+
+
+def check_is_one(batch: memoryview) -> None:
+    """Refuse what the log would take, and a producer may not send: all else its header says, the log looks at.
+
+    Raises:
+        KafkaError: INVALID_RECORD: there is more than one batch. CORRUPT_MESSAGE: see `as_sent`.
+    """
+    if len(batch) < BATCH_OVERHEAD:
+        return
+    (length,) = _LENGTH.unpack_from(batch)
+    if LENGTH_END + length < len(batch):
+        try:
+            count = len(split_batches(batch))
+        except MalformedBatchError as error:
+            raise as_sent(error, batch) from None
+        if count > 1:
+            raise refusal(Code.INVALID_RECORD, "more than one batch was sent to a partition; Produce 3+ takes one")

@@ -91,6 +91,11 @@ class Listeners:
         advertised = self._config.advertised.get(name, bound)
         return Listener(name, advertised.host or "127.0.0.1", advertised.port or bound.port)
 
+    @property
+    def first(self) -> Listener:
+        """What others are told of the first listener for clients; of a node that is no broker, for controllers."""
+        return self.advertised((*self._config.broker_listeners, *self._config.controller_listeners)[0].name)
+
     def bind(self) -> None:
         """Take the ports; nobody is accepted yet. Raises NetworkError: one cannot be taken; says what to do."""
         roles = ((BROKER, self._config.broker_listeners), (CONTROLLER, self._config.controller_listeners))

@@ -50,7 +50,7 @@ from tidelog.server.api.transactional_produce import (
     no_room_to_wait,
     verified,
 )
-from tidelog.server.replication.partition import Partition
+from tidelog.server.replication.partition import Partition, check_is_one
 from tidelog.wire.messages.api_00_produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -204,7 +204,7 @@ async def _checked(node: DataApi, row: _Row) -> Checked | KafkaError | None:
     try:
         partition = _partition(node, row)
         partition.leader()
-        partition.check_is_one(records)
+        check_is_one(records)
         check = partition.log.rules.check_for_leader
         return await node.executor.compute(partial(check, records, now_ms=node.clock.wall_ms(), origin="client"))
     except KafkaError as error:

@@ -35,4 +35,4 @@ async def _wait(node: QuorumApi, requested: QuorumFetch) -> FetchResponse:
     answer, records = await quorum.handle(requested)
     assert isinstance(answer, FetchAnswer)
     log_start_offset = quorum.storage.log.log_start_offset
-    return fetch_response(answer, records, log_start_offset, quorum.endpoint_of(answer.leader_id))
+    return fetch_response(answer, records, log_start_offset, quorum.peers.endpoint_of(answer.leader_id))

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.controller import OngoingReassignment
+from tidelog.controller.reassignments import reassignments
+from tidelog.journal import Decision
 from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.wire.messages.api_46_list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -36,7 +38,7 @@ async def handle(
         ]
     try:
         found: tuple[OngoingReassignment, ...] = await node.controller.request(
-            lambda state: state.decide_list_reassignments(requested)
+            lambda state: Decision((), reassignments(state.metadata, requested))
         )
         await node.caught_up()
     except KafkaError as error:

@@ -61,7 +61,7 @@ async def _read(
         position=requested.position,
         unaligned_records=b"" if code else piece,
     )
-    leader = quorum.endpoint_of(quorum.leader_id)
+    leader = quorum.peers.endpoint_of(quorum.leader_id)
     return wire.FetchSnapshotResponse(
         topics=[wire.SnapshotTopic(CLUSTER_METADATA_TOPIC, [answered])],
         node_endpoints=[] if leader is None else [wire.NodeEndpoint(leader[0], *leader[1])],

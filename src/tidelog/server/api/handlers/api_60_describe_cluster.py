@@ -60,7 +60,7 @@ def _controllers(node: QuorumApi, listener_name: str) -> Iterator[DescribeCluste
     for controller_id in dict.fromkeys((*node.quorum.voters.ids, *registered)):
         controller = registered.get(controller_id)
         endpoint = None if controller is None else controller.endpoint(listener_name)
-        at = endpoint or node.quorum.address_of(controller_id)
+        at = endpoint or node.quorum.peers.address_of(controller_id)
         if at is not None:
             yield DescribeClusterBroker(controller_id, at.host, at.port)
 
