@@ -15,8 +15,8 @@ from support.exhaustive.small_worlds import REFUTATIONS, TESTED, Refutation, Siz
 from support.old_rules.replica_rules import OLD_RULES
 from support.old_rules.stop_rules import WithoutEpochs
 from support.stories.datadriven import StoryError, parse
+from support.stories.replica_story import ReplicaStory
 from support.stories.small_world_story import commands_of, play, scenario_of
-from support.stories.story import Story
 from tidelog.base.errors import Code
 from tidelog.sim.checkers.history import PartitionHistory
 from tidelog.sim.checkers.partition import PartitionCheckers
@@ -48,11 +48,11 @@ def test_what_is_found_is_a_story(rule: str) -> None:
     refutation = next(one for one in REFUTATIONS if one.rule == rule)
     world = refutation.world()
     commands = [parse(line, "found") for line in commands_of(world, explore(world, is_traced=True))]
-    lines = Story(OLD_RULES[rule].rules).play(commands)
+    lines = ReplicaStory(OLD_RULES[rule].rules).play(commands)
     assert any(line.startswith(f"INVARIANT BROKEN {refutation.invariant}") for line in lines), lines
     today: list[str] = []
     with suppress(StoryError):  # it may be that somebody leads there who may not, under today's
-        today = Story().play(commands)
+        today = ReplicaStory().play(commands)
     assert not any(line.startswith("INVARIANT BROKEN") for line in today)
 
 

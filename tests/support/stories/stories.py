@@ -10,13 +10,13 @@ from support.stories.datadriven import Command, StoryError, blocks
 from support.stories.played_story import PlayedStory
 from support.stories.quorum_story import QuorumStory
 from support.stories.reader_story import ReaderStory
+from support.stories.replica_story import ReplicaStory
 from support.stories.share_story import ShareStory
 from support.stories.stop_story import StopStory
-from support.stories.story import Story
 from support.stories.token_story import TokenStory
 
 KINDS: dict[str, type[PlayedStory[Any, Any]]] = {
-    "cluster": Story,
+    "cluster": ReplicaStory,
     "topic": ReaderStory,
     "brokers": StopStory,
     "quorum": QuorumStory,

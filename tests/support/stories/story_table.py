@@ -10,7 +10,7 @@ from support.old_rules.reader_rules import OLD_READER_RULES
 from support.old_rules.replica_rules import OLD_RULES
 from support.stories.datadriven import blocks
 from support.stories.reader_story import ReaderStory
-from support.stories.story import Story
+from support.stories.replica_story import ReplicaStory
 
 INTRODUCTION = """# Scenarios
 
@@ -73,7 +73,7 @@ def rows(directory: Path) -> Iterator[Row]:
         *told, (last, _) = blocks(path)
         if told[0][0][0].name != "cluster":
             continue
-        story = Story()
+        story = ReplicaStory()
         for commands, _ in told:
             story.play(commands)
         breaking = tuple(name for name, old in OLD_RULES.items() if story.breaks_under(old.rules))
@@ -81,7 +81,7 @@ def rows(directory: Path) -> Iterator[Row]:
 
 
 def readme(table: list[Row]) -> str:
-    commands = _list_of(usage for usage, _ in Story().table.values())
+    commands = _list_of(usage for usage, _ in ReplicaStory().table.values())
     clients = _list_of(usage for usage, _ in ReaderStory().table.values())
     lines = ""
     for story, own, breaking in table:

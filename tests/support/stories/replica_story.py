@@ -1,14 +1,19 @@
-"""What an operator, a producer, a consumer, a network and a disk may do in a story of replicas."""
+"""Stories of replicas: what an operator, a producer or a network does, and the logs as they are then.
+
+`A leader   epoch=1  [m1@0 | m2@0]` is a broker, its part, the leader epoch that it goes by, and its log: `m@e` is
+record m of leader epoch e; what is left of `|` lies below its high watermark. Brokers are letters.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
-from support.old_rules.replica_rules import only_when_told
-from support.stories.datadriven import Command
+from support.old_rules.replica_rules import OLD_RULES, only_when_told
+from support.stories.datadriven import Command, StoryError
 from support.stories.played_story import PlayedStory
 from support.worlds.replica_values import Answer, Ask, Message, Node, Propose, Rules, name_of, text_of
-from support.worlds.replica_world import ReplicaWorld
+from support.worlds.replica_world import InvariantBrokenInWorldError, ReplicaWorld
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.replica import RecordsRequest, truncation_point
@@ -18,10 +23,11 @@ MOMENT_MS = 10
 QUIET_ROUNDS = 2  # in one of them requests arrive, in one of them their answers
 
 
-class StoryCommands(PlayedStory[Rules, ReplicaWorld]):
-    """What each command of a story does to its world."""
+class ReplicaStory(PlayedStory[Rules, ReplicaWorld]):
+    """One world of replicas, and the commands that made it what it is."""
 
     todays_rules = Rules
+    old_rules: ClassVar[dict[str, Rules]] = {name: old.rules for name, old in OLD_RULES.items()}
 
     def __init__(self, rules: Rules | None = None) -> None:
         super().__init__(rules)
@@ -62,6 +68,25 @@ class StoryCommands(PlayedStory[Rules, ReplicaWorld]):
             "cut-off": ("cut-off BROKER: no other broker reaches it; clients and controller do", self._cut),
             "reconnect": ("reconnect BROKER: after cut-off", self._reconnect),
         }
+
+    def breaks_under(self, rules: Rules) -> bool:
+        """Whether what was played breaks more under other rules than it does here, as far as it can be played there."""
+        other = ReplicaStory(rules)
+        for played in self._played:
+            try:
+                other.do(played)
+            except StoryError:
+                return False
+            if not set(other.broken()) <= set(self.broken()):
+                return True
+        return False
+
+    def broken(self) -> list[str]:
+        try:
+            self.world.check()
+        except InvariantBrokenInWorldError as error:
+            return str(error).splitlines()
+        return []
 
     def picture(self) -> list[str]:
         return [_line(node) for node in self.world.nodes.values()]
