@@ -14,8 +14,8 @@ DOWN_SECONDS = 4.0
 """How long a node stays dead."""
 
 
-class Listener(Protocol):
-    """Hears of it."""
+class Narrator(Protocol):
+    """Tells people what the demo does."""
 
     def say(self, text: str) -> None: ...
 
@@ -23,10 +23,10 @@ class Listener(Protocol):
 class Killer:
     """Kills one node, and starts it again a little later."""
 
-    def __init__(self, cluster: DemoCluster, log: RunLog, listener: Listener) -> None:
+    def __init__(self, cluster: DemoCluster, log: RunLog, narrator: Narrator) -> None:
         self._cluster = cluster
         self._log = log
-        self._listener = listener
+        self._narrator = narrator
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
 
@@ -38,10 +38,10 @@ class Killer:
         """Kill it now; it comes back while others go on. `join` waits for that."""
         outage = Outage(who, self._log.seconds())
         self._log.outages.append(outage)
-        self._listener.say(f"kill -9 {self._cluster.pids[node_id]}: node {node_id}, {who}, is gone")
+        self._narrator.say(f"kill -9 {self._cluster.pids[node_id]}: node {node_id}, {who}, is gone")
         said = self._cluster.kill(node_id)
         if said:
-            self._listener.say(f"`tidelog up` says: {said}")
+            self._narrator.say(f"`tidelog up` says: {said}")
 
         def bring_back() -> None:
             time.sleep(DOWN_SECONDS)
@@ -51,7 +51,7 @@ class Killer:
                 self._error = error
                 return
             outage.back_at = self._log.seconds()
-            self._listener.say(f"node {node_id} is back on the same files, up in {seconds:.2f} s")
+            self._narrator.say(f"node {node_id} is back on the same files, up in {seconds:.2f} s")
 
         self._thread = threading.Thread(target=bring_back, name="demo-killer", daemon=True)
         self._thread.start()

@@ -19,13 +19,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.base.errors import KafkaError, NetworkError, TidelogError
 from tidelog.demo import ledger
 from tidelog.demo.balance import LostRange
 from tidelog.demo.commands import as_typed, run_command
 from tidelog.demo.evidence import ReplicaLog, read_replica
+from tidelog.demo.killer import Narrator
 from tidelog.demo.ledger import Ledger, partition_of
 from tidelog.demo.ledger_copy import LedgerCopy
 from tidelog.demo.nodes import DemoCluster
@@ -44,12 +45,6 @@ RECORDS_BEYOND = 200
 
 class StoryFailedError(TidelogError):
     """The cluster did not become what the next step needs. Says what was waited for, and what it was instead."""
-
-
-class Listener(Protocol):
-    """Hears of it."""
-
-    def say(self, text: str) -> None: ...
 
 
 class Cast(NamedTuple):
@@ -90,13 +85,13 @@ class UncleanElection:
     """Plays the act. Everything is healed in the end."""
 
     def __init__(
-        self, cluster: DemoCluster, admin: Admin, numbers: Ledger, copy: LedgerCopy, listener: Listener
+        self, cluster: DemoCluster, admin: Admin, numbers: Ledger, copy: LedgerCopy, narrator: Narrator
     ) -> None:
         self._cluster = cluster
         self._admin = admin
         self._numbers = numbers
         self._copy = copy
-        self._say = listener.say
+        self._say = narrator.say
         self.stages = Stages(Cast(-1, -1, -1, -1))
 
     def play(self) -> Stages:
