@@ -195,6 +195,32 @@ def test_a_deletion_that_the_log_refuses_while_groups_are_loaded_is_told_once_th
     asyncio.run(run())
 
 
+def test_offsets_are_kept_of_a_topic_that_comes_with_the_image_that_makes_this_broker_lead() -> None:
+    """A broker that is behind applies both at once. The image before does not have the topic yet."""
+
+    async def run() -> None:
+        disk = MemoryDisk()
+        led = Led(disk)
+        led.start()
+        led.commit(5, "t")
+        led.commit(6, "gone")
+        found = groups(Controller(), {}, executor=GatedExecutor())
+        broker = found._broker
+        found._has_begun = True
+        broker.image, broker._next_image = image_of(), image_of("t")
+        found.on_leadership_changed(Led(disk, leader_epoch=1).partition)
+        executor = found._host.executor
+        assert isinstance(executor, GatedExecutor)
+        executor.gate.set()
+        (one,) = found.here
+        while one.refusal is not None:
+            await asyncio.sleep(0)
+        assert one.coordinator.topics == {"t"}
+        await found.events_synced()
+
+    asyncio.run(run())
+
+
 def test_consumer_groups_know_the_topics_from_the_first_and_hear_of_each_change() -> None:
     """KIP-848: the coordinator assigns partitions, so it needs to know what there are."""
 

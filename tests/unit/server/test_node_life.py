@@ -27,9 +27,11 @@ from tidelog.server.api.dispatch import RequestContext
 from tidelog.server.api.handlers import api_02_list_offsets, api_03_metadata
 from tidelog.server.api.handlers.api_00_produce import handle
 from tidelog.server.api.handlers.api_03_metadata import DESCRIBED_AT_ONCE_MAX
+from tidelog.server.broker.broker import BrokerListener
 from tidelog.server.broker.log_maintenance import LogMaintenance
 from tidelog.server.node import Node
 from tidelog.server.observe.metrics_listener import MetricsListener
+from tidelog.server.replication.partition import Partition
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.transport.listener_roles import BROKER
 from tidelog.server.transport.server_connection import Closed, ServerConnection
@@ -94,6 +96,28 @@ def append_metadata(disk: MemoryDisk, record: object) -> None:
     epoch = log.lineage.latest_leader_epoch or LeaderEpoch(0)
     log.append_as_leader(memoryview(bytearray(builder.build())), leader_epoch=epoch, now_ms=0, origin="controller")
     log.close()
+
+
+def test_who_is_told_of_a_role_finds_the_metadata_that_gave_it() -> None:
+    class Probe(BrokerListener):
+        def __init__(self, node: Node) -> None:
+            self.broker = node.broker
+
+        def on_leadership_changed(self, partition: Partition) -> None:
+            known.append(partition.topic_partition.topic in self.broker.newest_image.topics_by_name)
+
+    known: list[bool] = []
+
+    async def scenario() -> None:
+        node = new_node(MemoryDisk())
+        await node.start()
+        node.broker.add_listener(Probe(node))
+        await node.create_topics([NewTopic("flights", 1, 1)])
+        assert known == [True]
+        assert node.broker.newest_image is node.broker.image
+        await node.stop()
+
+    run(scenario)
 
 
 def test_a_broker_that_cannot_follow_the_metadata_fails_the_start_with_the_reason() -> None:

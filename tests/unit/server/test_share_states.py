@@ -213,23 +213,22 @@ def test_only_the_metadata_that_made_it_lead_tells_a_coordinator_which_topics_ar
         await node.share_persister.initialize("group", [StartedState(topic_id, index, 1, Offset(0))])
         states, partition = node.share_states, node.broker.partition(SHARE_GROUP_STATE_TOPIC, 0)
 
-        async def lead_anew(known: MetadataImage) -> ShareCoordinator:
-            node.broker.image = known
+        async def lead_anew(before: MetadataImage, image: MetadataImage) -> ShareCoordinator:
+            node.broker.image, node.broker._next_image = before, image
             states.on_leadership_changed(partition)
+            node.broker.image, node.broker._next_image = image, None
             while states.here[0].refusal is not None:
                 await asyncio.sleep(0.01)
             return states.here[0].coordinator
 
         image = node.broker.image
         older = replace(image, topics_by_id={}, topics_by_name={})
-        machine = await lead_anew(older)
-        assert len(machine.states) == 1
+        machine = await lead_anew(older, image)
         states.on_image_changed(MetadataDelta(older), image)
         assert len(machine.states) == 1
         states.on_image_changed(MetadataDelta(image), older)
         assert len(machine.states) == 1, "no topic was deleted, and no coordinator is new"
-        machine = await lead_anew(image)
-        states.on_image_changed(MetadataDelta(image), older)
+        machine = await lead_anew(image, older)
         assert not machine.states
         node.broker.image = image
         await node.stop()

@@ -132,6 +132,7 @@ class Broker:
     ) -> None:
         self.broker_id = broker_id
         self.image = MetadataImage.empty()
+        self._next_image: MetadataImage | None = None  # while it is being applied
         self.incarnation_id = incarnation_id
         self.tasks = tasks.branch("broker")
         self._listeners: list[BrokerListener] = []
@@ -156,6 +157,11 @@ class Broker:
         self._applying: asyncio.Task[None] | None = None
         self.image_lock = asyncio.Lock()  # held while one image follows another
         self._applied = AppliedOffset()
+
+    @property
+    def newest_image(self) -> MetadataImage:
+        """What a role that is taken now goes by: the image that is being applied, or else `image`."""
+        return self._next_image or self.image
 
     def add_listener(self, listener: BrokerListener) -> None:
         """Add a listener. It is called after those that were added before."""
@@ -326,7 +332,7 @@ class Broker:
             if not self._are_strays_aside and not committed.from_snapshot:
                 self._note_removals(delta.view, record)
             delta.replay(record)
-        image = delta.apply(Offset(committed.end_offset - 1))
+        image = self._next_image = delta.apply(Offset(committed.end_offset - 1))
         was_registered = self._is_registered
         self._follow_brokers(delta, image)
         self.stops.on_image(image)
@@ -351,7 +357,7 @@ class Broker:
                 partition.role.on_brokers(self.replication.active_brokers)
         for listener in self._listeners:
             listener.on_image_changed(delta, image)
-        self.image = image
+        self.image, self._next_image = image, None
         self._publish(committed.end_offset)
 
     def _note_removals(self, before: MetadataView, record: object) -> None:

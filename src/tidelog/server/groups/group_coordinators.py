@@ -146,15 +146,15 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
 
         machine = GroupCoordinator(index, self._settings(), rng=self._rng, memory=self._memory)
         self._tell_settings(machine, 0, 0)
-        image = self._broker.image
+        image = self._broker.newest_image
         machine.names_topics = knows_topics_of_offsets(image.features)
         machine.consumer_groups.on_metadata(image, version_of(image), ())
         return machine
 
     def _first_event(self) -> Event[GroupCoordinator]:
-        """A log may tell of topics that are no more. One that is made from now on is not they."""
+        """A log may tell of topics that are no more. One that is made after this is not they."""
         deleted = frozenset() if self._has_begun else self._deleted_before
-        return partial(forget_all_but, self._broker.image.topics_by_name, deleted)
+        return partial(forget_all_but, self._broker.newest_image.topics_by_name, deleted)
 
     def _settings(self) -> GroupSettings:
         from tidelog.coordinator.groups import GroupSettings

@@ -90,7 +90,6 @@ class ShareCoordinators(CoordinatorPartitions["ShareCoordinator"]):
         )
         self._log_starts = log_starts
         self._turns = LimitedTurns(ASKED_AT_ONCE_MAX)
-        self._is_any_new = False  # a coordinator was made since the image came
 
     # What is asked of the coordinator of a key, if it is here. The answer is as that of `submit`.
 
@@ -188,24 +187,16 @@ class ShareCoordinators(CoordinatorPartitions["ShareCoordinator"]):
     async def begin(self) -> None:
         """See `CoordinatorPartitions`; from then on what is redundant is deleted."""
         await super().begin()
-        self.notify_all(partial(_forget_all_but, self._broker.image.topics_by_id))
         self._host.tasks.start(self._prune_regularly(), on_bug=self._on_pruning_failed)
 
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """States of deleted topics go.
-
-        Of a topic that was deleted before a log was loaded here, the image tells. But for that it must be the one that
-        made this broker lead, not the one before, which may lack a topic that a state is kept of.
-        """
-        if self._is_any_new:
-            self._is_any_new = False
-            self.notify_all(partial(_forget_all_but, image.topics_by_id))
-        elif delta.deleted_topics:
+        """States of deleted topics go."""
+        if delta.deleted_topics:
             self.notify_all(partial(_forget, list(delta.deleted_topics)))
 
     def _first_event(self) -> Event[ShareCoordinator]:
-        self._is_any_new = True
-        return super()._first_event()
+        """A log may tell of topics that are no more."""
+        return partial(_forget_all_but, self._broker.newest_image.topics_by_id)
 
     def _new_machine(self, index: int) -> ShareCoordinator:
         from tidelog.coordinator.share import ShareCoordinator
