@@ -25,7 +25,7 @@ from support.clients.wire_client import WireClient
 from support.fixtures.waiting import wait_until
 from support.nodes.node import NodeProcess
 from tidelog.records import BatchBuilder
-from tidelog.server.api.dispatch import advertised
+from tidelog.server.api.apis import advertised
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER
 from tidelog.wire import encode_request
 from tidelog.wire.api import ApiKey, api

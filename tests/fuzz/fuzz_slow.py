@@ -33,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.clients.wire_client import WireClient, batch_of
 from support.load.group_member import commit, commit_request, wait_for_coordinator
 from support.nodes.node import NodeProcess
-from tidelog.server.api.apis import APIS
-from tidelog.server.api.dispatch import ELEMENTS_AT_ONCE_MAX, advertised
+from tidelog.server.api.apis import APIS, advertised
+from tidelog.server.api.dispatch import ELEMENTS_AT_ONCE_MAX
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER
 from tidelog.wire import ConsistencyState, encode_request
 from tidelog.wire.api import ApiKey, api

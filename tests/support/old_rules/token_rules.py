@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelog.base.errors import KafkaError
-from tidelog.server.api.dispatch import Dispatcher, Handler, RequestContext
+from tidelog.server.api.dispatch import Dispatcher
+from tidelog.server.api.request_context import Handler, RequestContext
 from tidelog.server.api.tokens import TokenGate
 from tidelog.server.node import Node
 from tidelog.wire import decode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.metadata.features import SHARE_VERSION, SUPPORTED_FEATURES
-from tidelog.server.api.dispatch import advertised
+from tidelog.server.api.apis import advertised
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER, INTER_BROKER
 from tidelog.wire import APIS, ApiKey
 

@@ -20,7 +20,7 @@ from tidelog.base.errors import Code, KafkaError
 from tidelog.io.executor import InlineExecutor
 from tidelog.metadata.image import MetadataImage, TopicImage
 from tidelog.server.api.apis import APIS
-from tidelog.server.api.dispatch import RequestContext
+from tidelog.server.api.request_context import RequestContext
 from tidelog.wire import ApiKey, RequestHeader, api, decode, encode
 from tidelog.wire.messages.api_11_join_group import JoinGroupRequest
 from tidelog.wire.messages.api_68_consumer_group_heartbeat import ConsumerGroupHeartbeatPartitions

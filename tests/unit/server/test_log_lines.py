@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tidelog.server.api.dispatch import Phases
+from tidelog.server.api.request_context import Phases
 from tidelog.server.api.slow_requests import SlowRequestLog
 from tidelog.server.settings.log_lines import JsonLines, Seldom
 from tidelog.wire import RequestHeader

@@ -23,10 +23,10 @@ from tidelog.log import Log, LogConfig
 from tidelog.metadata.records import FeatureLevelRecord, PartitionChangeRecord, encode_record
 from tidelog.net.address import Address
 from tidelog.records import BatchBuilder
-from tidelog.server.api.dispatch import RequestContext
 from tidelog.server.api.handlers import api_02_list_offsets, api_03_metadata
 from tidelog.server.api.handlers.api_00_produce import handle
 from tidelog.server.api.handlers.api_03_metadata import DESCRIBED_AT_ONCE_MAX
+from tidelog.server.api.request_context import RequestContext
 from tidelog.server.broker.broker import BrokerListener
 from tidelog.server.broker.log_maintenance import LogMaintenance
 from tidelog.server.node import Node

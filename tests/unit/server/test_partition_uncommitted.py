@@ -16,8 +16,8 @@ from tidelog.base.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from tidelog.log import LogSlice
 from tidelog.metadata import PartitionImage
 from tidelog.replica import LeaderReplica, LogBounds, ReplicationSettings
-from tidelog.server.api.dispatch import RequestContext
 from tidelog.server.api.handlers import api_02_list_offsets
+from tidelog.server.api.request_context import RequestContext
 from tidelog.server.node import Node
 from tidelog.server.replication.partition import READ_UNCOMMITTED, Partition
 from tidelog.wire.messages.api_02_list_offsets import (

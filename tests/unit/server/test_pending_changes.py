@@ -27,8 +27,8 @@ from tidelog.metadata.records import (
     PartitionChangeRecord,
     RegisterBrokerRecord,
 )
-from tidelog.server.api.dispatch import RequestContext
 from tidelog.server.api.handlers import api_73_assign_replicas_to_dirs
+from tidelog.server.api.request_context import RequestContext
 from tidelog.server.node import Node
 from tidelog.server.quorum import controller as controller_module
 from tidelog.server.quorum.controller import Controller

@@ -20,8 +20,8 @@ from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
 from tidelog.log import Log
-from tidelog.server.api.dispatch import RequestContext
 from tidelog.server.api.handlers import api_00_produce, api_03_metadata, api_35_describe_log_dirs
+from tidelog.server.api.request_context import RequestContext
 from tidelog.server.broker.broker import BrokerListener
 from tidelog.server.node import Node
 from tidelog.server.replication.partition import Partition

@@ -16,7 +16,7 @@ from support.fixtures.waiting import WAIT_SECONDS_MAX, until
 from tidelog.base.errors import Code
 from tidelog.metadata.features import SHARE_VERSION, SUPPORTED_FEATURES
 from tidelog.records import end_transaction_batch
-from tidelog.server.api.dispatch import advertised
+from tidelog.server.api.apis import advertised
 from tidelog.server.transport.listener_roles import BROKER
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_78_share_fetch import ACQUIRE_AT_MOST

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.controller import AlteredConfigs, ConfigChange, ConfigsToAlter, PartitionScan
 from tidelog.metadata import ConfigResource, ResourceType
-from tidelog.server.api.dispatch import code_of
 from tidelog.server.api.forwarding import send_to_controller
+from tidelog.server.api.request_context import code_of
 
 if TYPE_CHECKING:
     from tidelog.server.api.ports import ServerApi

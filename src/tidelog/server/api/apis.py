@@ -35,7 +35,7 @@ from tidelog.server.api.gated_apis import (
     of_topics,
 )
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER, INTER_BROKER
-from tidelog.wire.api import ApiKey
+from tidelog.wire.api import ApiKey, api
 
 
 class ServedApi(NamedTuple):
@@ -329,3 +329,19 @@ APIS: dict[int, ServedApi] = {
 
 READS = {key: served.refuse for key, served in APIS.items() if served.refuse is not None}
 DENIALS = {key: served.are_denied for key, served in APIS.items() if served.are_denied is not None}
+
+
+def advertised(listener_role: str) -> list[tuple[int, int, int]]:
+    """(api key, lowest, highest version) of all that a listener of this role serves."""
+    rows = []
+    for key, served in APIS.items():
+        if served.is_known and is_served(served.roles, listener_role):
+            known = api(key)
+            lowest = 0 if key == ApiKey.PRODUCE else known.min_version
+            rows.append((int(key), lowest, known.max_version))
+    return rows
+
+
+def is_served(roles: tuple[str, ...], listener_role: str) -> bool:
+    """Whether an API of these roles is served at the listeners of a role: brokers have theirs as clients do."""
+    return listener_role in roles or (listener_role == INTER_BROKER and BROKER in roles)

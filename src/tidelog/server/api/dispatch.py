@@ -9,21 +9,20 @@ Kafka: `KafkaRequestHandler`, `KafkaApis`.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable
 from functools import partial
 from importlib import import_module
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from tidelog.base.errors import Code, KafkaError, MalformedMessageError, TooManyElementsError
-from tidelog.server.api.apis import APIS
+from tidelog.base.errors import MalformedMessageError, TooManyElementsError
+from tidelog.server.api.apis import APIS, is_served
 from tidelog.server.api.forwarding import forwarding
 from tidelog.server.api.long_requests import forget_lists, in_pieces, is_long, kept_bytes, let_go, no_room
+from tidelog.server.api.request_context import Handler, Phases, RequestContext
 from tidelog.server.api.tokens import TokenGate, read_elsewhere
-from tidelog.server.transport.listener_roles import BROKER, CONTROLLER, INTER_BROKER
-from tidelog.wire import ConsistencyState, RequestHeader, decode, decode_request_header, encode_response
+from tidelog.server.transport.listener_roles import CONTROLLER
+from tidelog.wire import RequestHeader, decode, decode_request_header, encode_response
 from tidelog.wire.api import Api, ApiKey, api
 from tidelog.wire.limits import lists_little
 
@@ -31,10 +30,7 @@ if TYPE_CHECKING:
     from tidelog.server.api.ports import ServerApi
     from tidelog.server.api.slow_requests import SlowRequestLog
     from tidelog.server.settings.metrics import Noted, RequestMetrics, RequestTimes
-    from tidelog.server.transport.connection_memory import Kept
     from tidelog.server.transport.server_connection import Answer, ServerConnection
-
-logger = logging.getLogger("tidelog.server.dispatch")
 
 ELEMENTS_AT_ONCE_MAX = 1_024
 """Of a request that is read on the event loop, in a millisecond. A longer one is read on another thread."""
@@ -46,58 +42,10 @@ Kafka reads on regardless, taking the rest of the null for the next fields, and 
 """
 
 
-def advertised(listener_role: str) -> list[tuple[int, int, int]]:
-    """(api key, lowest, highest version) of all that a listener of this role serves."""
-    rows = []
-    for key, served in APIS.items():
-        if served.is_known and _is_served(served.roles, listener_role):
-            known = api(key)
-            lowest = 0 if key == ApiKey.PRODUCE else known.min_version
-            rows.append((int(key), lowest, known.max_version))
-    return rows
-
-
-def _is_served(roles: tuple[str, ...], listener_role: str) -> bool:
-    return listener_role in roles or (listener_role == INTER_BROKER and BROKER in roles)
-
-
-@dataclass(slots=True)
-class RequestContext:
-    """What a handler may want to know beside the request itself.
-
-    Attributes:
-        is_long: it lists much: it is read, and its answer written, on another thread.
-        kept: the memory that is counted for it, if it is long: for its handler to give back what it needs no more.
-        reflects: how recent the metadata is that the answer reflects, where that is not what there is at its end.
-    """
-
-    header: RequestHeader
-    connection: ServerConnection
-    listener_role: str
-    is_long: bool = False
-    reflects: ConsistencyState | None = None
-    kept: Kept | None = None
-
-    @property
-    def api_version(self) -> int:
-        return self.header.api_version
-
-
-Handler = Callable[["ServerApi", Any, RequestContext], Any]
-
-
 _Entry = tuple[Api, type[Any], Handler, "list[RequestTimes | None]"]
 """An API that was asked for: how it is answered, and what counts it, by version."""
 
 NEVER_NS = 1 << 62
-
-
-class Phases(NamedTuple):
-    """Where the time of one request went, in nanoseconds."""
-
-    queue_ns: int
-    handle_ns: int
-    wait_ns: int
 
 
 class Dispatcher:
@@ -291,7 +239,7 @@ class Dispatcher:
 
     def _load(self, key: int, header: RequestHeader) -> _Entry:
         served = APIS.get(key)
-        if served is None or not served.is_known or not _is_served(served.roles, self._listener_role):
+        if served is None or not served.is_known or not is_served(served.roles, self._listener_role):
             # The protocol has no answer for an API that the peer was not offered.
             raise MalformedMessageError(
                 f"API {key} (version {header.api_version}) is not served on this {self._listener_role} listener"
@@ -325,9 +273,3 @@ class Dispatcher:
 
 def _size_bytes(answer: Answer) -> int:
     return sum(map(len, answer or ()))
-
-
-def code_of(error: KafkaError, where: str) -> Code:
-    """The code to answer a refusal with; the text goes to the log, at a level that a hostile client cannot flood."""
-    logger.debug("%s: %s: %s", where, error.code.name, error)
-    return error.code

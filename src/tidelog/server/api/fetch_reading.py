@@ -17,9 +17,9 @@ from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from tidelog.log import NotCachedError
 from tidelog.records.compression import ZSTD
 from tidelog.replica import FollowerFetch
-from tidelog.server.api.dispatch import code_of
 from tidelog.server.api.fetch_sessions import INT32_MAX, FetchedPartition, FetchSession
 from tidelog.server.api.leader_hints import WRONG_LEADER, leader_of
+from tidelog.server.api.request_context import code_of
 from tidelog.server.broker.broker import Broker
 from tidelog.server.replication.partition import Partition
 from tidelog.wire.messages.api_01_fetch import (

@@ -21,8 +21,8 @@ from tidelog.wire.api import Api
 from tidelog.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
-    from tidelog.server.api.dispatch import Handler, RequestContext
     from tidelog.server.api.ports import ServerApi
+    from tidelog.server.api.request_context import Handler, RequestContext
     from tidelog.wire.messages.api_19_create_topics import CreatableTopic
 
 logger = logging.getLogger("tidelog.server.forwarding")

@@ -21,8 +21,8 @@ from tidelog.wire.api import Api, ApiKey
 from tidelog.wire.schema import layout_of
 
 if TYPE_CHECKING:
-    from tidelog.server.api.dispatch import Handler, RequestContext
     from tidelog.server.api.ports import ServerApi
+    from tidelog.server.api.request_context import Handler, RequestContext
 
 LOOKED_AT_FROM_BYTES = 1_024
 """A shorter request lists few elements, unless it orders more than it lists (`Division.orders`)."""

@@ -13,8 +13,8 @@ from uuid import UUID
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.features import SHARE_VERSION, SHARE_VERSION_SERVED
-from tidelog.server.api.dispatch import code_of
 from tidelog.server.api.leader_hints import WRONG_LEADER, leader_of
+from tidelog.server.api.request_context import code_of
 from tidelog.server.transport.turns import TURN_SIZE
 from tidelog.share import AcknowledgedRecords, check_acknowledged
 from tidelog.wire.messages.api_78_share_fetch import ShareAcknowledgementBatch, ShareFetchLeader

@@ -10,7 +10,7 @@ from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import PartitionIndex, TopicId
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.features import SHARE_VERSION, SHARE_VERSION_SERVED
-from tidelog.server.api.dispatch import code_of
+from tidelog.server.api.request_context import code_of
 from tidelog.share.key import ShareKey
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from tidelog.server.api.dispatch import Phases
+from tidelog.server.api.request_context import Phases
 from tidelog.server.settings.log_lines import Seldom
 from tidelog.wire import RequestHeader
 from tidelog.wire.api import Api, ApiKey

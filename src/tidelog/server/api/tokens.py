@@ -25,8 +25,8 @@ from tidelog.wire import ConsistencyState, decode
 from tidelog.wire.api import Api
 
 if TYPE_CHECKING:
-    from tidelog.server.api.dispatch import Handler, RequestContext
     from tidelog.server.api.ports import ServerApi
+    from tidelog.server.api.request_context import Handler, RequestContext
 
 
 LOOKED_AT_ONCE_MAX = 2_048

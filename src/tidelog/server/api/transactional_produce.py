@@ -16,7 +16,7 @@ from tidelog.base.errors import Code, KafkaError, MalformedBatchError, refusal
 from tidelog.base.ids import TopicId, TopicPartition
 from tidelog.log import NOT_VERIFIED, VerificationGuard
 from tidelog.records import BatchHeader, read_header
-from tidelog.server.api.dispatch import RequestContext
+from tidelog.server.api.request_context import RequestContext
 from tidelog.server.replication.partition import Partition
 from tidelog.wire.messages.api_00_produce import PartitionProduceData, ProduceRequest
 

@@ -36,8 +36,8 @@ from tidelog.base.ids import TopicId
 from tidelog.log import Checked, TakesLongError, at_once_bytes_max
 from tidelog.metadata.configs.broker import TRANSACTION_PARTITION_VERIFICATION_ENABLE
 from tidelog.records.header import BATCH_OVERHEAD
-from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.leader_hints import WRONG_LEADER, endpoints_of, leader_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.api.transactional_produce import (
     ADDS_FROM_VERSION,
     CONTINUES,

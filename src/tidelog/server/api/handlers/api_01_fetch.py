@@ -18,12 +18,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
-from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.division import Division, with_value
 from tidelog.server.api.fetch_reading import ZSTD_FROM_VERSION, FetchReading
 from tidelog.server.api.fetch_sessions import PARTITION_BYTES, FetchSession, begins_anew
 from tidelog.server.api.leader_hints import endpoints_of
 from tidelog.server.api.long_requests import forget_lists
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse, NodeEndpoint
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import KafkaError
 from tidelog.quorum.values import FetchAnswer, QuorumFetch
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.quorum.quorum_messages import fetch_response, peer_request_of
 from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse
 

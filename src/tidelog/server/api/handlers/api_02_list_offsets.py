@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import Offset
 from tidelog.log import NotCachedError, TimestampOffset
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.replication.partition import READ_UNCOMMITTED, Partition
 from tidelog.wire.messages.api_02_list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,

@@ -20,7 +20,7 @@ from tidelog.base.ids import TopicId
 from tidelog.metadata import MetadataImage, TopicImage
 from tidelog.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
 from tidelog.server.api.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,

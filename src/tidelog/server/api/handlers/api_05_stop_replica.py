@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.replica import StopOrder, check_metadata_offset, check_stop_request
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_05_stop_replica import (
     StopReplicaPartitionError,
     StopReplicaRequest,

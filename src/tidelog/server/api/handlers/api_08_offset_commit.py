@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
-from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.existing_partitions import merged, named, take_out_missing
 from tidelog.server.api.group_answers import when_answered
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,

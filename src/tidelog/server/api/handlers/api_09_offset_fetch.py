@@ -13,9 +13,9 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError
-from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.existing_partitions import named, with_ids
 from tidelog.server.api.group_answers import when_all_answered
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

@@ -14,7 +14,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError, refusal
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.api.share_answers import share_groups_refused
 from tidelog.share.key import ShareKey
 from tidelog.wire.messages.api_10_find_coordinator import (

@@ -12,8 +12,8 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import KafkaError
-from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.group_answers import when_answered
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_11_join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
-from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.group_answers import when_answered
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_12_heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
-from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.group_answers import when_answered
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_14_sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:

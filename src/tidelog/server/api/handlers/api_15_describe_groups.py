@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.server.api.authorized_operations import GROUP_OPERATIONS
-from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.group_answers import when_all_answered
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:

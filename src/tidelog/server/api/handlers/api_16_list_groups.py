@@ -10,8 +10,8 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError
-from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.group_answers import when_all_answered
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code
 from tidelog.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
-from tidelog.server.api.dispatch import RequestContext, advertised
+from tidelog.server.api.apis import advertised
+from tidelog.server.api.request_context import RequestContext
 from tidelog.wire.messages.api_18_api_versions import (
     ApiVersion,
     ApiVersionsRequest,

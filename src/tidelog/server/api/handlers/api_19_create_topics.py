@@ -14,7 +14,7 @@ from tidelog.base.ids import BrokerId
 from tidelog.controller import CreatedTopic, NewTopic
 from tidelog.controller.partitions import PARTITIONS_PER_REQUEST_MAX
 from tidelog.server.api.alter_configs import CHANGES_MAX
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_19_create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,

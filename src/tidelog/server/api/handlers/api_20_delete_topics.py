@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import TopicId
 from tidelog.controller import DeletedTopic, TopicToDelete
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_20_delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,

@@ -12,8 +12,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
-from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.record_deletion import RecordsToDelete, delete_records
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_21_delete_records import (
     TO_HIGH_WATERMARK,
     DeleteRecordsPartitionResult,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import ProducerEpoch, ProducerId
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.api.transaction_answers import fenced_code, submit_with_producer_id
 from tidelog.wire.messages.api_22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

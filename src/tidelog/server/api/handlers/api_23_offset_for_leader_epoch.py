@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_23_offset_for_leader_epoch import (
     DEBUGGING_CONSUMER_REPLICA_ID,
     EpochEndOffset,

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicPartition
-from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.group_answers import when_all_answered
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.api.transaction_answers import fenced_code
 from tidelog.server.transactions.verification import codes_of
 from tidelog.wire.messages.api_24_add_partitions_to_txn import (

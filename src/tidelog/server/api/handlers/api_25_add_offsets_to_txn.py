@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import ProducerEpoch, ProducerId
-from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.group_answers import when_answered
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.api.transaction_answers import fenced_code
 from tidelog.wire.messages.api_25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 

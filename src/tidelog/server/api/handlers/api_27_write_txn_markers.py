@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import LeaderEpoch, PartitionIndex, ProducerEpoch, ProducerId, TopicPartition
 from tidelog.records.transaction_marker import TransactionMarker
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_27_write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import ProducerEpoch, ProducerId, TopicPartition
-from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.existing_partitions import merged, take_out_missing
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.groups.transactional_commits import as_known, commit
 from tidelog.wire.messages.api_28_txn_offset_commit import (
     TxnOffsetCommitRequest,

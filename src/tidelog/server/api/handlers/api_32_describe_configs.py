@@ -22,7 +22,7 @@ from tidelog.metadata.configs import (
     group_entries,
     topic_entries,
 )
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.controller import ConfigChange, ConfigOperation
 from tidelog.server.api.alter_configs import Alteration, alter_configs, looked_at
-from tidelog.server.api.dispatch import RequestContext
+from tidelog.server.api.request_context import RequestContext
 from tidelog.server.transport.listener_roles import CONTROLLER
 from tidelog.wire.messages.api_33_alter_configs import (
     AlterConfigsRequest,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import CLUSTER_METADATA, PartitionIndex, TopicPartition
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.storage.log_dir import LogDir
 from tidelog.server.transport.turns import in_turns
 from tidelog.wire.messages.api_34_alter_replica_log_dirs import (

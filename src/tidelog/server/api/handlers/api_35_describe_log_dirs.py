@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, DiskError
 from tidelog.base.ids import TopicPartition
-from tidelog.server.api.dispatch import RequestContext
+from tidelog.server.api.request_context import RequestContext
 from tidelog.server.storage.log_dir import LogDir
 from tidelog.server.transport.turns import in_turns
 from tidelog.wire.messages.api_35_describe_log_dirs import (

@@ -9,8 +9,8 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import KafkaError
-from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.group_answers import when_all_answered
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:

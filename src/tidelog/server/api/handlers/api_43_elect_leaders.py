@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.controller import ControllerState, ElectedLeader, ElectionType, pieces_to_elect
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_43_elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,

@@ -14,7 +14,7 @@ from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.controller import OngoingReassignment
 from tidelog.controller.reassignments import reassignments
 from tidelog.journal import Decision
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_46_list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import KafkaError
 from tidelog.quorum.values import VoteAnswer, VoteRequested
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.quorum.quorum_messages import peer_request_of, vote_response
 from tidelog.wire.messages.api_52_vote import VoteRequest, VoteResponse
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import KafkaError
 from tidelog.quorum.values import EpochAnswer, EpochBegun
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.quorum.quorum_messages import begin_response, peer_request_of
 from tidelog.wire.messages.api_53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 

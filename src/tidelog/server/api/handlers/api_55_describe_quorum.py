@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import Code
 from tidelog.base.ids import CLUSTER_METADATA_TOPIC
 from tidelog.quorum import ReplicaDescription
-from tidelog.server.api.dispatch import RequestContext
+from tidelog.server.api.request_context import RequestContext
 from tidelog.server.quorum.quorum_messages import number_of
 from tidelog.wire.messages.api_55_describe_quorum import (
     DescribeQuorumRequest,

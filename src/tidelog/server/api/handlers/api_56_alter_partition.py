@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicId
 from tidelog.controller import AlteredPartition, IsrChange, IsrMember, PartitionToAlter
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_56_alter_partition import (
     RECOVERED,
     RECOVERING,

@@ -18,7 +18,7 @@ from tidelog.base.errors import Code, KafkaError
 from tidelog.controller import ControllerState, FeatureUpdate, UpdatedFeature, UpgradeType
 from tidelog.journal import LongDecision
 from tidelog.metadata.features import KRAFT_VERSION
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_57_update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import Code, DiskError, KafkaError
 from tidelog.base.ids import CLUSTER_METADATA_TOPIC, BrokerId, LeaderEpoch, Offset
 from tidelog.quorum.values import ReplicaKey, SnapshotId
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.quorum.quorum_messages import directory_id, number_of
 from tidelog.wire.messages import api_59_fetch_snapshot as wire
 

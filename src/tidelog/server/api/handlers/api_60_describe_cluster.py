@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code
 from tidelog.server.api.authorized_operations import CLUSTER_OPERATIONS
-from tidelog.server.api.dispatch import RequestContext
+from tidelog.server.api.request_context import RequestContext
 from tidelog.server.transport.listener_roles import CONTROLLER
 from tidelog.wire.messages.api_60_describe_cluster import (
     ENDPOINT_BROKERS,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.transport.turns import in_turns
 from tidelog.wire.messages.api_61_describe_producers import (
     DescribedProducersPartition,

@@ -15,7 +15,7 @@ from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId
 from tidelog.controller import BrokerChange, BrokerToRegister, PartitionScan
 from tidelog.metadata import Endpoint
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset
 from tidelog.controller import Heartbeat, HeartbeatReply, PartitionScan
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId
 from tidelog.controller import BrokerChange, ControllerState, PartitionScan
 from tidelog.journal import Decision
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_64_unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 if TYPE_CHECKING:

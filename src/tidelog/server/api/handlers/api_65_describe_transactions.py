@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import KafkaError
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_65_describe_transactions import (
     DescribedTransaction,
     DescribedTransactionTopic,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.linear_pattern import LinearPattern
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_66_list_transactions import (
     ListedTransaction,
     ListTransactionsRequest,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId
 from tidelog.controller import ProducerIdBlock
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_67_allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,

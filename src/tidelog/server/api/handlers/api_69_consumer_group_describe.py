@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.server.api.authorized_operations import GROUP_OPERATIONS
-from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.group_answers import consumer_groups_refused
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_69_consumer_group_describe import (
     ConsumerGroupDescribeGroup,
     ConsumerGroupDescribeRequest,

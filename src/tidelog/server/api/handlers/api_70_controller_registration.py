@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerId
 from tidelog.metadata import ControllerImage, Endpoint
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_70_controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,

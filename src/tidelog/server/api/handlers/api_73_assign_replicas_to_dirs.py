@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId, PartitionIndex, TopicId
 from tidelog.controller import ControllerState, ReplicaInDirectory, pieces_to_assign
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_73_assign_replicas_to_dirs import (
     AssignedDirectoryResult,
     AssignedPartitionResult,

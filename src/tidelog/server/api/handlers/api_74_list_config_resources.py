@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code
 from tidelog.metadata import ResourceType
-from tidelog.server.api.dispatch import RequestContext
+from tidelog.server.api.request_context import RequestContext
 from tidelog.wire.messages.api_74_list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,

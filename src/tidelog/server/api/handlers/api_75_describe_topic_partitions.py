@@ -14,7 +14,7 @@ from tidelog.base.errors import Code
 from tidelog.metadata import MetadataImage, PartitionImage
 from tidelog.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
 from tidelog.server.api.authorized_operations import TOPIC_OPERATIONS
-from tidelog.server.api.dispatch import RequestContext
+from tidelog.server.api.request_context import RequestContext
 from tidelog.wire.messages.api_75_describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

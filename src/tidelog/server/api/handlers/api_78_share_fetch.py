@@ -13,8 +13,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError, refusal
-from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.leader_hints import endpoints_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.api.share_acknowledgements import ROWS_MAX, Acknowledgements, check_served, leader_hint, portions
 from tidelog.server.api.share_reading import Found, ShareReading
 from tidelog.server.share_fetching.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, PartitionId, ShareSession

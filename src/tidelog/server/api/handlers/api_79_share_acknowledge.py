@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from tidelog.base.errors import Code, KafkaError, refusal
-from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.leader_hints import endpoints_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.api.share_acknowledgements import ROWS_MAX, Acknowledgements, check_served
 from tidelog.server.share_fetching.share_sessions import FINAL_EPOCH, INITIAL_EPOCH
 from tidelog.server.transport.turns import in_turns

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerId
 from tidelog.quorum.values import ReplicaKey
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.quorum.quorum_messages import directory_id
 from tidelog.wire.messages.api_81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 

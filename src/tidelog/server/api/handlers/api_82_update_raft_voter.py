@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerId
 from tidelog.quorum.values import ReplicaKey, Voter
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.quorum.quorum_messages import directory_id, number_of
 from tidelog.wire.messages.api_82_update_raft_voter import (
     CurrentLeader,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, refusal
-from tidelog.server.api.dispatch import RequestContext
+from tidelog.server.api.request_context import RequestContext
 from tidelog.server.api.share_answers import answers_of, rows_of
 from tidelog.server.share_state.state_messages import NOT_KNOWN, offset_of
 from tidelog.share.key import ShareKey

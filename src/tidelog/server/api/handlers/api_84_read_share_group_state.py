@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.ids import LeaderEpoch
-from tidelog.server.api.dispatch import RequestContext
+from tidelog.server.api.request_context import RequestContext
 from tidelog.server.api.share_answers import answers_of, rows_of
 from tidelog.server.share_state.state_messages import batch_count, told_state
 from tidelog.wire.messages.api_84_read_share_group_state import (

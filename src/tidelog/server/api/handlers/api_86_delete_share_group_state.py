@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.server.api.dispatch import RequestContext
+from tidelog.server.api.request_context import RequestContext
 from tidelog.server.api.share_answers import answers_of, rows_of
 from tidelog.wire.messages.api_86_delete_share_group_state import (
     DeleteShareGroupStatePartitionResult,

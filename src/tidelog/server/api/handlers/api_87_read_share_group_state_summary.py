@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.server.api.dispatch import RequestContext
+from tidelog.server.api.request_context import RequestContext
 from tidelog.server.api.share_answers import answers_of, rows_of
 from tidelog.server.share_state.state_messages import told_summary
 from tidelog.wire.messages.api_87_read_share_group_state_summary import (

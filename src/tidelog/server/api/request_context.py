@@ -1,0 +1,57 @@
+"""What handlers share: what they are told beside a request, and how they answer a refusal."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidelog.base.errors import Code, KafkaError
+from tidelog.wire import ConsistencyState, RequestHeader
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import ServerApi
+    from tidelog.server.transport.connection_memory import Kept
+    from tidelog.server.transport.server_connection import ServerConnection
+
+logger = logging.getLogger("tidelog.server.dispatch")
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """What a handler may want to know beside the request itself.
+
+    Attributes:
+        is_long: it lists much: it is read, and its answer written, on another thread.
+        kept: the memory that is counted for it, if it is long: for its handler to give back what it needs no more.
+        reflects: how recent the metadata is that the answer reflects, where that is not what there is at its end.
+    """
+
+    header: RequestHeader
+    connection: ServerConnection
+    listener_role: str
+    is_long: bool = False
+    reflects: ConsistencyState | None = None
+    kept: Kept | None = None
+
+    @property
+    def api_version(self) -> int:
+        return self.header.api_version
+
+
+Handler = Callable[["ServerApi", Any, RequestContext], Any]
+
+
+class Phases(NamedTuple):
+    """Where the time of one request went, in nanoseconds."""
+
+    queue_ns: int
+    handle_ns: int
+    wait_ns: int
+
+
+def code_of(error: KafkaError, where: str) -> Code:
+    """The code to answer a refusal with; the text goes to the log, at a level that a hostile client cannot flood."""
+    logger.debug("%s: %s: %s", where, error.code.name, error)
+    return error.code
