@@ -10,8 +10,11 @@ import pytest
 
 from support.clients.confluent import read_from
 from support.clients.wire_client import WireClient, batch_of
+from support.fixtures import log_files
 from support.nodes.cli import rows, tidelog
 from support.nodes.node import NodeProcess, StartNode
+from tidelog import Admin
+from tidelog.base.errors import TimedOutError
 
 TIMEOUT_SECONDS = 30
 LONG_AGO_MS = 1_700_000_000_000
@@ -44,6 +47,34 @@ def transactional(node: NodeProcess, name: str) -> confluent_kafka.Producer:
     producer = confluent_kafka.Producer({"bootstrap.servers": node.bootstrap, "transactional.id": name, "linger.ms": 0})
     producer.init_transactions(TIMEOUT_SECONDS)
     return producer
+
+
+def test_nothing_is_taken_for_hanging_while_its_coordinator_cannot_be_read(start_node: StartNode) -> None:
+    """The transaction is open, and whether it hangs nobody can tell. Other transactional ids are served meanwhile."""
+    topic, damaged, whole = "unreadable", "b", "a"  # on partitions 0 and 1 of the internal topic
+    node = start_node(config={"transaction.state.log.num.partitions": "2"})
+    tidelog(node, "topics", "create", topic)
+    producer = transactional(node, damaged)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0, timestamp=LONG_AGO_MS)
+    producer.flush(TIMEOUT_SECONDS)
+    transactional(node, whole)
+    node.stop()
+    segment = log_files.last_segment(node, "__transaction_state", 0)
+    position, header = log_files.batches(segment)[0]
+    log_files.change(segment, position + header.size_bytes - 1, lambda byte: byte ^ 1)
+    node.start()
+
+    with Admin(node.bootstrap, default_api_timeout_ms=2_000) as admin:
+        for ask in (admin.list_transactions, admin.find_hanging_transactions):
+            with pytest.raises(TimedOutError, match=r"broker 1.*__transaction_state cannot be read"):
+                ask()
+    assert "__transaction_state-0 cannot be read" in node.log
+    again = transactional(node, whole)
+    again.begin_transaction()
+    again.produce(topic, b"whole", partition=0)
+    again.commit_transaction(TIMEOUT_SECONDS)
+    node.close()
 
 
 def test_what_hangs_is_found_and_aborted_and_readers_go_on(credulous: NodeProcess) -> None:

@@ -48,6 +48,10 @@ TRANSACTION_STATE_TOPIC = "__transaction_state"
 COORDINATOR_EPOCH_MIN = 0
 """What an abort claims where the partition knows no coordinator of the producer: no leader epoch is smaller."""
 
+_LIST_REFUSALS: dict[int, str] = {
+    Code.COORDINATOR_NOT_AVAILABLE: f"a partition of {TRANSACTION_STATE_TOPIC} cannot be read there, so a list would "
+    "lack transactions; the log of that broker names the partition, the offset and the remedy"
+}
 _FIRST_WITH_DURATION = 1
 _FIRST_WITH_PATTERN = 2
 
@@ -92,7 +96,7 @@ class TransactionAdministration:
             connection = await self._cluster.broker(broker_id)
             response = await self._request(connection, request, ListTransactionsResponse, min_version=min_version)
             what = f"broker {broker_id}" if not pattern else f"pattern {pattern!r}"
-            raise_first([refused(response.error_code, what, None)])
+            raise_first([refused(response.error_code, what, _LIST_REFUSALS.get(response.error_code))])
             if response.unknown_state_filters:
                 raise ValueError(f"there is no state {', '.join(map(repr, response.unknown_state_filters))}")
             return [

@@ -3,8 +3,9 @@
 Behaviour: filtered by state and producer id, from 1 on by how long the transaction has been open at least (KIP-994),
 from 2 on by a pattern of the whole id (KIP-1152); one that is none, or that takes too long, gets
 INVALID_REGULAR_EXPRESSION. States that there are not are named in the answer, and find nothing. While a partition of
-`__transaction_state` is only being loaded, the answer is COORDINATOR_LOAD_IN_PROGRESS: a list that lacks some would be
-taken for all.
+`__transaction_state` is only being loaded, the answer is COORDINATOR_LOAD_IN_PROGRESS, and while one cannot be read it
+is COORDINATOR_NOT_AVAILABLE, where Kafka leaves its transactions out: a list that lacks some would be taken for all,
+and who looks for hanging transactions would abort those that it lacks.
 """
 
 from __future__ import annotations
@@ -51,9 +52,8 @@ async def handle(
     for answer in [await one if isinstance(one, asyncio.Future) else one for one in answers]:
         if not isinstance(answer, KafkaError):
             found += answer
-        elif answer.code == Code.COORDINATOR_LOAD_IN_PROGRESS:
+        elif answer.code != Code.NOT_COORDINATOR:  # led elsewhere by now
             return ListTransactionsResponse(error_code=code_of(answer, "ListTransactions"))
-        # or led elsewhere by now, or damaged
     listed = partial(_listed, found, request, pattern, node.clock.wall_ms())
     context.is_long = len(found) > LISTED_AT_ONCE_MAX
     try:
