@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.churn import Churn
+from chaos.copies import Copies
 from chaos.fault import Cost, Fault, Hurt, Stage
 from chaos.network import Network
 from chaos.nodes import ChaosCluster
@@ -80,8 +81,9 @@ class _Round:
         producers, readers = (TELLING_PRODUCERS, TELLING_READERS) if is_telling else (tuple(PRODUCERS), tuple(READERS))
         load = VerifyingLoad(cluster.bootstrap, plan.topic, PARTITIONS, producers=producers, readers=readers)
         group = None if is_telling else VerifyingGroup(cluster.bootstrap, GROUP, plan.topic, 2)
+        copies = None if is_telling else Copies(cluster, self.dice, cluster.home.parent)
         try:
-            self._play_with(load, group)
+            self._play_with(load, group, copies)
         except StoppedError:
             raise
         except BaseException:
@@ -95,14 +97,18 @@ class _Round:
             if group is not None:
                 self.row.stalls = len(group.stalls)
                 group.ended.set()
+            if copies is not None:
+                copies.close()
 
-    def _play_with(self, load: VerifyingLoad, group: VerifyingGroup | None) -> None:
+    def _play_with(self, load: VerifyingLoad, group: VerifyingGroup | None, copies: Copies | None) -> None:
         plan, cluster = self.plan, self.cluster
         load.start()
         load.until_acknowledged(1)
         if group is not None:
             group.start()
             group.until_committed(1)
+        if copies is not None:
+            copies.start()
         stage = Stage(cluster, self.network, load, self.dice, plan.topic, GROUP, PARTITIONS)
         churn, began = Churn(cluster, REPLICAS), time.monotonic()
         while time.monotonic() < began + plan.seconds:
@@ -119,6 +125,8 @@ class _Round:
         if group is not None:
             group.check(history, PARTITIONS)
             self.row.commits = group.commits
+        if copies is not None:
+            self.row.copied = copies.check()
         stage.until_in_sync()
         churn.check()
         cluster.stop()

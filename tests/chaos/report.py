@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 COLUMNS = (
-    "kind of fault", "hours", "rounds", "faults", "acknowledged", "lost", "unreported", "readers told",
+    "kind of fault", "hours", "rounds", "faults", "acknowledged", "copied", "lost", "unreported", "readers told",
     "longest pause", "failed rounds",
 )  # fmt: skip
 MARKS = ("<!-- chaos -->", "<!-- /chaos -->")
@@ -38,6 +38,7 @@ class Row:
         seconds: under faults.
         acknowledged: records.
         commits: of the group, acknowledged.
+        copied: records, in transactions, each once.
         stalls: how often a member of the group had to join again: librdkafka asks for committed offsets only once.
         given_up: records whose producer was told that it failed.
         lost: acknowledged, and not there in the end.
@@ -58,6 +59,7 @@ class Row:
     faults: list[Struck] = field(default_factory=list)
     acknowledged: int = 0
     commits: int = 0
+    copied: int = 0
     stalls: int = 0
     given_up: int = 0
     lost: int = 0
@@ -80,7 +82,7 @@ class Row:
         stalls = f"librdkafka's members stalled {self.stalls} times, " if self.stalls else ""
         return (
             f"{self.kind}, seed {self.seed}, {self.nodes} nodes: {len(self.faults)} faults in {self.seconds:.0f} s, "
-            f"{self.acknowledged} acknowledged, {self.lost} lost, {self.unreported} unreported, "
+            f"{self.acknowledged} acknowledged, {self.copied} copied, {self.lost} lost, {self.unreported} unreported, "
             f"{self.given_up} given up, {stalls}{self.pause:.1f} s the longest pause: {verdict}"
         )
 
@@ -124,6 +126,7 @@ def _line(kind: str, rows: list[Row]) -> str:
         len(rows),
         sum(len(row.faults) for row in rows),
         f"{sum(row.acknowledged for row in rows):,}",
+        f"{sum(row.copied for row in rows):,}",
         f"{sum(row.lost for row in rows):,}",
         f"{sum(row.unreported for row in rows):,}",
         f"{sum(row.told_readers for row in rows):,}",

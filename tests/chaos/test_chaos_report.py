@@ -10,7 +10,7 @@ import pytest
 from chaos.report import MARKS, Row, Struck, add_row, main, put_into, read_rows, table_of
 
 ROWS = (
-    Row(kind="kill -9", seed=1, nodes=3, is_sealed=True, seconds=1_800, acknowledged=1_000,
+    Row(kind="kill -9", seed=1, nodes=3, is_sealed=True, seconds=1_800, acknowledged=1_000, copied=500,
         pauses={"ours": 1.5, "theirs": 0.5}, packets={"passed": 1},
         faults=[Struck(kind="kill -9", what="node 1", at=0.5)]),
     Row(kind="kill -9", seed=2, nodes=5, is_sealed=True, seconds=1_800, acknowledged=234, lost=3, unreported=1,
@@ -27,9 +27,9 @@ def test_rounds_add_up_over_runs(tmp_path: Path) -> None:
     assert read_rows(path) == list(ROWS)
     assert [one.name for one in path.parent.iterdir()] == ["report.json"]
     assert table_of(read_rows(path)).splitlines()[2:] == [
-        "| kill -9 | 1.00 | 2 | 1 | 1,234 | 3 | 1 | 0 | 1.5 s | 1 |",
-        "| unclean election | 0.10 | 1 | 0 | 0 | 20 | 0 | 2 |  | 0 |",
-        "| all | 1.10 | 3 | 1 | 1,234 | 23 | 1 | 2 | 1.5 s | 1 |",
+        "| kill -9 | 1.00 | 2 | 1 | 1,234 | 500 | 3 | 1 | 0 | 1.5 s | 1 |",
+        "| unclean election | 0.10 | 1 | 0 | 0 | 0 | 20 | 0 | 2 |  | 0 |",
+        "| all | 1.10 | 3 | 1 | 1,234 | 500 | 23 | 1 | 2 | 1.5 s | 1 |",
     ]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import confluent_kafka
 
-from support.clients.confluent import DEADLINE_SECONDS, read_from
+from support.clients.confluent import read_from
 from support.fixtures.waiting import wait_until
 from support.nodes.cluster import PROMPT, Cluster, ClusterNode
 from tidelog.base.errors import TidelogError
@@ -24,8 +24,9 @@ PARTITIONS = 3
 INPUTS_PER_ACT = 1_200
 INPUTS_BEFORE_A_KILL = 60
 COPY_SECONDS_MAX = 120.0
-COPIERS_MAX = 12
+COPIERS_THAT_END_MAX = 12
 """A copier may end where its client cannot go on, and another one takes over; but not for ever."""
+WRITE_SECONDS_MAX = 120.0
 
 TESTS = Path(__file__).parents[2]
 SOURCE = TESTS.parent / "src"
@@ -47,12 +48,14 @@ class Copying:
     Attributes:
         written: the inputs, by partition.
         copiers: how many there were.
+        ended: how many of them ended by themselves.
     """
 
     def __init__(self, cluster: Cluster, command: Sequence[str], name: str, home: Path) -> None:
         self.name, self.source, self.target = name, f"{name}-source", f"{name}-target"
         self.written: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
         self.copiers = 0
+        self.ended = 0
         self._cluster = cluster
         self._command = [*command, cluster.bootstrap, self.source, self.target, name]
         self._said = home / f"{name}-copier.log"
@@ -64,7 +67,7 @@ class Copying:
     def __enter__(self) -> Copying:
         for topic in (self.source, self.target):
             self._cluster.create_topic(topic, PARTITIONS)
-        self._go_on()
+        self.replace_ended()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -75,6 +78,7 @@ class Copying:
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
+            self._process = None
 
     def write(self, count: int) -> None:
         """Write inputs; returns when all are acknowledged."""
@@ -89,12 +93,12 @@ class Copying:
                 partition=partition,
                 on_delivery=lambda error, _: failed.append(error) if error else None,
             )
-        assert self._producer.flush(DEADLINE_SECONDS) == 0
+        assert self._producer.flush(WRITE_SECONDS_MAX) == 0
         assert not failed, failed
 
     def copied(self) -> int:
         """How many inputs the group has committed, at least; a copier that has ended is replaced."""
-        self._go_on()
+        self.replace_ended()
         with suppress(TidelogError), Admin(self._cluster.bootstrap, default_api_timeout_ms=5_000) as admin:
             return sum(position.offset for position in admin.list_group_offsets(self.name).values())
         return 0
@@ -122,12 +126,15 @@ class Copying:
         with Admin(self._cluster.bootstrap) as admin:
             assert not admin.find_hanging_transactions(idle_ms_min=None)
 
-    def _go_on(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            return
-        self.kill()
+    def replace_ended(self) -> None:
+        """Start a copier, unless one runs."""
+        if self._process is not None:
+            if self._process.poll() is None:
+                return
+            self.kill()
+            self.ended += 1
         self.copiers += 1
-        assert self.copiers <= COPIERS_MAX, f"every copier ends:\n{self._said.read_text()[-3_000:]}"
+        assert self.ended <= COPIERS_THAT_END_MAX, f"every copier ends:\n{self._said.read_text()[-3_000:]}"
         with self._said.open("ab") as said:
             self._process = subprocess.Popen(
                 self._command,
