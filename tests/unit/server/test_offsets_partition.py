@@ -31,7 +31,7 @@ def join(member_id: str = "") -> Command[GroupCoordinator]:
     request = JoinGroupRequest(
         group_id="g", session_timeout_ms=10_000, member_id=member_id, protocol_type="consumer", protocols=protocols
     )
-    return lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_join_group(
+    return lambda coordinator, request_id, now_ms, wall_ms: coordinator.classic_groups.on_join(
         request_id, request, api_version=3, client_id="c", client_host="/h", now_ms=now_ms, wall_ms=wall_ms
     )
 

@@ -1,9 +1,9 @@
 """The coordinator of the groups of one partition of `__consumer_offsets`: the way in and out of this package.
 
 ```
- on_join_group … on_offset_commit ──► membership, rebalance, offsets ──► journal ──► take_ready
- on_time ──► deadlines, retention                                            ▲
- replay ──► state                                                on_committed
+ classic_groups, consumer_groups, on_offset_commit ──► journal ──► take_ready
+ on_time ──► deadlines, retention                         ▲
+ replay ──► state                              on_committed
 ```
 
 Pure: a shell appends the batches, says what is committed, sends the answers, and keeps the clocks. `now_ms` never goes
@@ -20,12 +20,12 @@ from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Rng
 from tidelog.coordinator.deadlines import Alarm, Cause
-from tidelog.coordinator.groups import describe, membership, offsets, rebalance, transactional_offsets
-from tidelog.coordinator.groups.consumer.classic_members import ClassicMembers
+from tidelog.coordinator.groups import describe, offsets, transactional_offsets
+from tidelog.coordinator.groups.classic_groups import ClassicGroups, check_length, checked_group_id
 from tidelog.coordinator.groups.consumer.commit_checks import check_fetch
 from tidelog.coordinator.groups.consumer.consumer_groups import ConsumerGroups
 from tidelog.coordinator.groups.expiry import OffsetExpiry
-from tidelog.coordinator.groups.group import DOWNGRADED_MS, Change, Group, restored
+from tidelog.coordinator.groups.group import Group, restored
 from tidelog.coordinator.groups.group_journal import GroupJournal
 from tidelog.coordinator.groups.records import NAME_SIZE_BYTES_MAX, decode_group
 from tidelog.coordinator.groups.settings import GroupSettings
@@ -34,10 +34,6 @@ from tidelog.coordinator.memory import CoordinatorMemory
 from tidelog.journal import CoordinatorReady, Moment, RequestId, SendId
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitRequest
 from tidelog.wire.messages.api_09_offset_fetch import OffsetFetchRequestGroup
-from tidelog.wire.messages.api_11_join_group import JoinGroupRequest
-from tidelog.wire.messages.api_12_heartbeat import HeartbeatRequest
-from tidelog.wire.messages.api_13_leave_group import LeaveGroupRequest
-from tidelog.wire.messages.api_14_sync_group import SyncGroupRequest
 from tidelog.wire.messages.api_28_txn_offset_commit import TxnOffsetCommitRequest
 from tidelog.wire.messages.api_47_offset_delete import OffsetDeleteRequest
 
@@ -51,6 +47,8 @@ class GroupCoordinator:
     Every request gets one answer, unless `on_disconnected` says that nobody waits for it.
 
     Attributes:
+        classic_groups: groups of the classic protocol.
+        consumer_groups: those of KIP-848.
         names_topics: whether the records of offsets name topics by their ids; may be set at any time, as the level of
             the metadata changes. Records of both kinds are read.
     """
@@ -68,12 +66,11 @@ class GroupCoordinator:
         self.partition = partition
         self.names_topics = True
         self.groups: dict[str, Group] = {}
-        self._rng = rng
         self._memory = CoordinatorMemory(sys.maxsize) if memory is None else memory
         self._restored = CoordinatorMemory(sys.maxsize)  # until it is active: `restore` may run on another thread
         self._journal = GroupJournal(settings, self._memory)
         self.consumer_groups = ConsumerGroups(self._journal, self.groups, rng)
-        self._classic_members = ClassicMembers(self.consumer_groups.members, self._journal, rng)
+        self.classic_groups = ClassicGroups(self._journal, self.groups, self.consumer_groups, self._memory, rng)
         self._expiry = OffsetExpiry(self._journal, self.groups)
 
     @property
@@ -151,16 +148,10 @@ class GroupCoordinator:
         journal.become_active(leader_epoch, next_offset)
         self.restore()
         journal.state.pending.charge(self._memory)
-        for group in self.groups.values():
-            group.charge(self._memory)
-            for member in group.members.values():
-                rebalance.extend_session(journal, at, member)
+        self.classic_groups.start(at)
         self.consumer_groups.start(at)
         self._expiry.start(at)
-        for group in list(self.groups.values()):
-            is_too_large = len(group.members) > journal.settings.group_size_max  # that was lowered meanwhile
-            if is_too_large or (group.members and group.state_timestamp_ms == DOWNGRADED_MS):
-                rebalance.begin(journal, at, group)
+        self.classic_groups.rebalance_if_due(at)
 
     def resign(self, error: KafkaError | None = None) -> None:
         """Leadership is lost, or the log refused a batch: whoever waits is told NOT_COORDINATOR, or `error`."""
@@ -170,90 +161,11 @@ class GroupCoordinator:
             return
         journal.resign(error)
         outcome = error or refusal(Code.NOT_COORDINATOR)
-        for group in self.groups.values():
-            for member in group.members.values():
-                for request_id in (group.take_join(member), member.sync_request):
-                    if request_id is not None:
-                        journal.answer_at_once(request_id, outcome)
-                member.sync_request = None
-            group.release()
-        self.groups.clear()
+        self.classic_groups.release(outcome)
         self.consumer_groups.release(outcome)
         journal.state.pending.release()
 
     # What clients ask.
-
-    def on_join_group(
-        self,
-        request_id: RequestId,
-        request: JoinGroupRequest,
-        *,
-        api_version: int,
-        client_id: str,
-        client_host: str,
-        now_ms: int,
-        wall_ms: int,
-    ) -> None:
-        """Answered with a `JoinGroupResponse` (that of MEMBER_ID_REQUIRED included) once the generation begins."""
-
-        def join(at: Moment) -> None:
-            group_id = self._checked(request.group_id)
-            joiner = membership.Joiner(request, request_id, api_version, client_id, client_host)
-            membership.check_join(self._journal, joiner)
-            if self._classic_members.serves(group_id) and self._classic_members.on_join(at, joiner):
-                return
-            self.consumer_groups.give_up(group_id)
-            group = self.groups.get(group_id)
-            if group is None:
-                if request.member_id:
-                    raise refusal(Code.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}: join again")
-                group = self.groups[group_id] = Group(group_id, self._memory)
-            try:
-                membership.on_join(self._journal, at, group, joiner, self._rng)
-            finally:
-                self._forget_if_nothing(group, at)
-
-        self._journal.run(request_id, now_ms, wall_ms, join)
-
-    def on_sync_group(self, request_id: RequestId, request: SyncGroupRequest, *, now_ms: int, wall_ms: int) -> None:
-        """Answered with a `SyncGroupResponse` once the leader has assigned."""
-
-        def sync(at: Moment) -> None:
-            if self._classic_members.serves(request.group_id):
-                self._classic_members.on_sync(request, request_id)
-                return
-            group = self._member_group(request.group_id)
-            membership.on_sync(self._journal, at, group, request, request_id)
-
-        self._journal.run(request_id, now_ms, wall_ms, sync)
-
-    def on_heartbeat(self, request_id: RequestId, request: HeartbeatRequest, *, now_ms: int, wall_ms: int) -> None:
-        """Answered with a `HeartbeatResponse`."""
-
-        def beat(at: Moment) -> None:
-            if self._classic_members.serves(request.group_id):
-                self._classic_members.on_heartbeat(at, request, request_id)
-                return
-            group = self._member_group(request.group_id)
-            membership.on_heartbeat(self._journal, at, group, request, request_id)
-
-        self._journal.run(request_id, now_ms, wall_ms, beat)
-
-    def on_leave_group(
-        self, request_id: RequestId, request: LeaveGroupRequest, *, api_version: int, now_ms: int, wall_ms: int
-    ) -> None:
-        """Answered with a `LeaveGroupResponse`, which has the error of each member."""
-
-        def leave(at: Moment) -> None:
-            if self._classic_members.serves(request.group_id):
-                self._classic_members.on_leave(at, request, request_id, api_version=api_version)
-                return
-            group = self.groups.get(self._checked(request.group_id))
-            membership.on_leave(self._journal, at, group, request, request_id, api_version=api_version)
-            if group is not None:
-                self._forget_if_nothing(group, at)
-
-        self._journal.run(request_id, now_ms, wall_ms, leave)
 
     def on_offset_commit(
         self, request_id: RequestId, request: OffsetCommitRequest, *, api_version: int, now_ms: int, wall_ms: int
@@ -267,7 +179,7 @@ class GroupCoordinator:
         group_id = request.group_id
         try:
             if len(group_id) > NAME_SIZE_BYTES_MAX // 4:
-                self._check_length(group_id)
+                check_length(group_id)
             group = self.groups.get(group_id)
             if not self.consumer_groups.check_commit(request, api_version):
                 offsets.check_committer(journal, at, group, request, api_version)
@@ -287,7 +199,7 @@ class GroupCoordinator:
         """
 
         def commit(at: Moment) -> None:
-            group = self.groups.get(self._checked(request.group_id))
+            group = self.groups.get(checked_group_id(request.group_id))
             transactional_offsets.check_producer(request)
             if not self.consumer_groups.check_transactional_commit(request):
                 transactional_offsets.check_committer(self._journal, group, request)
@@ -364,7 +276,7 @@ class GroupCoordinator:
         """Answered with an `OffsetDeleteResponse`."""
 
         def delete(at: Moment) -> None:
-            group = self.groups.get(self._checked(request.group_id))
+            group = self.groups.get(checked_group_id(request.group_id))
             offsets.on_offset_delete(self._journal, group, request, request_id)
 
         self._journal.run(request_id, now_ms, wall_ms, delete)
@@ -398,7 +310,7 @@ class GroupCoordinator:
             offsets.on_delete_group(self._journal, group, group_id, request_id)
             self.consumer_groups.members.settle_memory()
             if group is not None:
-                self._forget_if_nothing(group, at)
+                self.classic_groups.forget_if_nothing(group, at)
 
         self._journal.run(request_id, now_ms, wall_ms, delete)
 
@@ -409,14 +321,7 @@ class GroupCoordinator:
 
         A member stays until its session ends: it may be back in a moment. One that was never told its id cannot.
         """
-        journal = self._journal
-        group_id, member_id = journal.pending_member_ids.pop(request_id, ("", ""))
-        group = self.groups.get(group_id)
-        member = group.members.get(member_id) if group is not None else None
-        if group is None or member is None or member.join_request != request_id:
-            return
-        rebalance.drop(journal, group, member)
-        rebalance.begin_or_go_on(journal, Moment(now_ms, wall_ms), group)
+        self.classic_groups.on_disconnected(Moment(now_ms, wall_ms), request_id)
 
     def on_topics_deleted(self, topics: Collection[str], *, now_ms: int, wall_ms: int) -> None:
         """Forget the offsets in topics that are no more. A topic of the same name would be another one."""
@@ -476,36 +381,4 @@ class GroupCoordinator:
         if alarm.cause in (Cause.CONSUMER_SESSION, Cause.CONSUMER_REVOCATION):
             self.consumer_groups.on_due(alarm, at)
             return
-        group = self.groups.get(alarm.group_id)
-        if group is None:
-            return
-        if alarm.cause is Cause.SESSION:
-            rebalance.on_session_due(self._journal, at, group, alarm.member_id)
-        elif alarm.cause is Cause.JOIN:
-            rebalance.on_join_due(self._journal, at, group)
-        else:
-            rebalance.on_sync_due(self._journal, at, group)
-        self._forget_if_nothing(group, at)
-
-    def _member_group(self, group_id: str) -> Group:
-        """The group of someone who says that he is in it."""
-        group = self.groups.get(self._checked(group_id))
-        if group is None:
-            raise refusal(Code.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}: join again")
-        return group
-
-    def _checked(self, group_id: str) -> str:
-        if not group_id:
-            raise refusal(Code.INVALID_GROUP_ID, "the group id is empty: set group.id")
-        self._check_length(group_id)
-        return group_id
-
-    def _check_length(self, group_id: str) -> None:
-        size = len(group_id.encode())
-        if size > NAME_SIZE_BYTES_MAX:
-            raise refusal(Code.INVALID_GROUP_ID, f"a group id of {size} bytes is longer than {NAME_SIZE_BYTES_MAX}")
-
-    def _forget_if_nothing(self, group: Group, at: Moment) -> None:
-        if group.is_forgettable:
-            group.go(Change.DELETED, at.wall_ms)
-            del self.groups[group.group_id]
+        self.classic_groups.on_due(alarm, at)

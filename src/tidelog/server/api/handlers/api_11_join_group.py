@@ -45,7 +45,7 @@ def handle(
     return when_answered(
         node.groups.submit(
             request.group_id,
-            lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_join_group(
+            lambda coordinator, request_id, now_ms, wall_ms: coordinator.classic_groups.on_join(
                 request_id,
                 request,
                 api_version=version,

@@ -30,7 +30,7 @@ def handle(
     return when_answered(
         node.groups.submit(
             request.group_id,
-            lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_leave_group(
+            lambda coordinator, request_id, now_ms, wall_ms: coordinator.classic_groups.on_leave(
                 request_id, request, api_version=context.api_version, now_ms=now_ms, wall_ms=wall_ms
             ),
         ),

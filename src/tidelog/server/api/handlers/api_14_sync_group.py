@@ -29,7 +29,7 @@ def handle(
     return when_answered(
         node.groups.submit(
             request.group_id,
-            lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_sync_group(
+            lambda coordinator, request_id, now_ms, wall_ms: coordinator.classic_groups.on_sync(
                 request_id, request, now_ms=now_ms, wall_ms=wall_ms
             ),
         ),
