@@ -1,4 +1,7 @@
-"""How the metadata log holds a decision that is too large for one batch, and counts as a whole (KIP-868)."""
+"""How the metadata log holds a decision that is too large for one batch, and counts as a whole (KIP-868).
+
+Kafka: `OffsetControlManager`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the settings of topics, and the level of the metadata, say about who may lead their partitions."""
+"""What the settings of topics, and the level of the metadata, say about who may lead their partitions.
+
+Kafka: `ReplicationControlManager`.
+"""
 
 from __future__ import annotations
 

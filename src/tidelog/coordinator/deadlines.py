@@ -1,4 +1,4 @@
-"""The deadlines of one coordinator: moved at each heartbeat, looked at when they are due."""
+"""The deadlines of one coordinator: moved at each heartbeat, looked at when they are due. Kafka: `CoordinatorTimer`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Many logs that a new leader epoch begins in, as after a start: their lineages are written together."""
+"""Many logs that a new leader epoch begins in, as after a start: their lineages are written together.
+
+Kafka: `LeaderEpochFileCache`.
+"""
 
 from __future__ import annotations
 

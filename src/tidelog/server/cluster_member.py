@@ -1,4 +1,7 @@
-"""What a node has once it takes part in its cluster: a share in the metadata quorum, and the way to its controller."""
+"""What a node has once it takes part in its cluster: a share in the metadata quorum, and the way to its controller.
+
+Kafka: `SharedServer`.
+"""
 
 from __future__ import annotations
 

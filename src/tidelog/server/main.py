@@ -1,4 +1,4 @@
-"""One node as a process: event loop, signals, logging, and the order in which it starts and stops."""
+"""One node as a process: event loop, signals, logging, and the order in which it starts and stops. Kafka: `Kafka`."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 It starts in the order in which each part can be true: files, ports, its share in the quorum (whose other nodes are let
 in from there on), registration, logs, leaderships; and only then does it accept clients.
+
+Kafka: `KafkaRaftServer`, `BrokerServer`, `ControllerServer`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@
 
 Pure: a shell appends the batches, says what is committed, sends the answers, and keeps the clocks. `now_ms` never goes
 back (deadlines); `wall_ms` is the time of day (timestamps in records, retention).
+
+Kafka: `GroupCoordinatorShard`.
 """
 
 from __future__ import annotations

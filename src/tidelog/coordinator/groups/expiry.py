@@ -4,6 +4,8 @@ An offset is kept while its group has members that want its topic; afterwards fo
 from when the group became empty, or, where there never was a member, from the commit. In a consumer group (KIP-848) it
 is always counted from the commit. What remains of a group that is empty and has no offsets goes as well. An offset that
 an open transaction may move stays, and so does its group.
+
+Kafka: `OffsetExpirationCondition`.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@
         │
         └── deleted or forgotten ──► Dead
 ```
+
+Kafka: `ClassicGroup`.
 """
 
 from __future__ import annotations

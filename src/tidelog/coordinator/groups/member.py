@@ -1,4 +1,4 @@
-"""A member of a classic group."""
+"""A member of a classic group. Kafka: `ClassicGroupMember`."""
 
 from __future__ import annotations
 

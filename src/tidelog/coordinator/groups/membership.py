@@ -1,6 +1,8 @@
 """What members of classic groups ask: join, sync, heartbeat, leave.
 
 A refusal is raised as `KafkaError`, before anything changed.
+
+Kafka: `GroupMetadataManager`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Committed offsets: commit, fetch, delete. A refusal of the whole request is raised, before anything changed."""
+"""Committed offsets: commit, fetch, delete. A refusal of the whole request is raised, before anything changed.
+
+Kafka: `OffsetMetadataManager`.
+"""
 
 from __future__ import annotations
 

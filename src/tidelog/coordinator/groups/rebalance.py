@@ -1,6 +1,8 @@
 """The rounds of a classic group: everybody joins, one assigns, everybody learns its part.
 
 Each function moves one group on, and answers those who waited for it.
+
+Kafka: `GroupMetadataManager`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@
 
 Offsets are most of what such a log holds: their usual forms (key 1, values 3 and 4) are packed by hand, and a committed
 offset is kept as the bytes of its value. Everything else is declared.
+
+Kafka: `GroupCoordinatorRecordHelpers`.
 """
 
 from __future__ import annotations

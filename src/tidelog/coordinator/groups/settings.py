@@ -1,4 +1,4 @@
-"""What a group coordinator is told to do by the broker's settings."""
+"""What a group coordinator is told to do by the broker's settings. Kafka: `GroupCoordinatorConfig`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a share coordinator is told to do by the broker's settings."""
+"""What a share coordinator is told to do by the broker's settings. Kafka: `ShareCoordinatorConfig`."""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@
  key    version 0 │ transactional id
  value  version 0, or 1 from transaction.version 1 on (flexible) │ where it stands; none at all: a tombstone
 ```
+
+Kafka: `TransactionLog`.
 """
 
 from __future__ import annotations

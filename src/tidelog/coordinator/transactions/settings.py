@@ -1,4 +1,4 @@
-"""What a transaction coordinator is told to do by the broker's settings."""
+"""What a transaction coordinator is told to do by the broker's settings. Kafka: `TransactionConfig`."""
 
 from __future__ import annotations
 

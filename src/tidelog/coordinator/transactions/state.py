@@ -1,4 +1,7 @@
-"""What the log of one partition of `__transaction_state` says: every transactional id in it, as it stands."""
+"""What the log of one partition of `__transaction_state` says: every transactional id in it, as it stands.
+
+Kafka: `TransactionStateManager`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes in and out of a transaction coordinator."""
+"""What goes in and out of a transaction coordinator. Kafka: `TransactionMetadata`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The group coordinators of this broker: one for each partition of `__consumer_offsets` that it leads."""
+"""The group coordinators of this broker: one for each partition of `__consumer_offsets` that it leads.
+
+Kafka: `GroupCoordinatorService`.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 docs/observability.md says what each means; a test holds the two together. How many samples there can be is bounded:
 APIs and versions by what is served, error codes by their table, topics by `metrics.topics.max`; metrics of single
 partitions are there only with `metrics.partitions.enable`.
+
+Kafka: `JmxReporter`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a node is told by its `.properties` file, checked before anything is touched."""
+"""What a node is told by its `.properties` file, checked before anything is touched. Kafka: `KafkaConfig`."""
 
 from __future__ import annotations
 

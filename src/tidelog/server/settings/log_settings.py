@@ -1,4 +1,4 @@
-"""What the settings of a topic say about its logs, in units and under names of our own."""
+"""What the settings of a topic say about its logs, in units and under names of our own. Kafka: `LogConfig`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The levels of this node's loggers, as Kafka's tools name them: told and changed while it runs, and kept nowhere."""
+"""The levels of this node's loggers, as Kafka's tools name them: told and changed while it runs, and kept nowhere.
+
+Kafka: `LoggingController`.
+"""
 
 from __future__ import annotations
 

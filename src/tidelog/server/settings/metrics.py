@@ -5,6 +5,8 @@
 
 Nothing here knows how metrics are shown; that is for `metrics_export`, which is loaded with its library when
 `metrics.listener` is set. Without it, and without a log of slow requests, nothing is timed.
+
+Kafka: `BrokerTopicMetrics`, `RequestMetrics`.
 """
 
 from __future__ import annotations

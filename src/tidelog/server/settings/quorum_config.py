@@ -1,4 +1,7 @@
-"""What a node's file says of the metadata quorum: who votes or where to find who does, and how patient everybody is."""
+"""What a node's file says of the metadata quorum: who votes or where to find who does, and how patient everybody is.
+
+Kafka: `QuorumConfig`.
+"""
 
 from __future__ import annotations
 

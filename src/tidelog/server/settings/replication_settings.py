@@ -1,4 +1,4 @@
-"""What a node's file says about the replication of its partitions."""
+"""What a node's file says about the replication of its partitions. Kafka: `ReplicationConfigs`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The requests that ask share coordinators on other brokers. Loaded when the first is sent."""
+"""The requests that ask share coordinators on other brokers. Loaded when the first is sent.
+
+Kafka: `PersisterStateManager`.
+"""
 
 from __future__ import annotations
 

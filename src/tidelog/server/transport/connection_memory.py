@@ -2,6 +2,8 @@
 
 The shell of two shares: it keeps their clock, and tells connections what the shares decide. Clients have one of these,
 and the nodes of the cluster another one, which no client can fill: see `listeners.py`.
+
+Kafka: `SimpleMemoryPool`.
 """
 
 from __future__ import annotations

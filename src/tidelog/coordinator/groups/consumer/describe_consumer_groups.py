@@ -1,4 +1,4 @@
-"""What is told of consumer groups to those who watch them."""
+"""What is told of consumer groups to those who watch them. Kafka: `GroupMetadataManager`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What consumer groups are told to do by the settings of the broker, or of a group."""
+"""What consumer groups are told to do by the settings of the broker, or of a group. Kafka: `GroupConfig`."""
 
 from __future__ import annotations
 

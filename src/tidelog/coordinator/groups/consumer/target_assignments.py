@@ -8,6 +8,8 @@
 While a run is under way no member of its group is moved on: half of the targets would be of another assignment. The
 group epoch may grow meanwhile; the next run is for that. A leader that fails in between leaves a group whose epoch is
 above that of its targets, and the next leader assigns anew.
+
+Kafka: `TargetAssignmentBuilder`.
 """
 
 from __future__ import annotations
