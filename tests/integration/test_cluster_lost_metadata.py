@@ -14,6 +14,7 @@ from tidelog.client.admin.descriptions import NewTopic
 METADATA = "__cluster_metadata-0"
 SECONDS_WITHOUT_LEADER = 8.0
 VOTES_AGAIN = "it votes again"
+LEADERLESS = "nobody has led the metadata quorum for "
 
 
 def lose_metadata(node: ClusterNode, what: str) -> None:
@@ -66,3 +67,37 @@ def test_what_was_committed_is_neither_lost_nor_replaced(cluster: Cluster, topic
     with Admin(loser.bootstrap) as admin:
         admin.create_topics([NewTopic(f"{topic}-more", replica_assignments={0: [loser.node_id]})])
     wait_until(lambda: {topic, f"{topic}-more"} <= topics(absent), cluster.logs)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("what", ["directory", "quorum-state"])
+def test_a_node_waits_for_the_quorum_that_needs_a_node_that_is_away(
+    cluster: Cluster, topic: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node and one that lost its vote elect nobody. Both are there when the third comes, however late."""
+    intact, loser, late = cluster.nodes.values()
+    cluster.create_topic(topic)
+    cluster.kill()
+    lose_metadata(loser, what)
+    for node in (intact, loser):
+        monkeypatch.setitem(node.settings, "initial.broker.registration.timeout.ms", "1000")
+    recovered = loser.log.count(VOTES_AGAIN)
+    said = {node: len(node.log) for node in (intact, loser)}
+    intact.start_soon()
+    loser.start_soon()
+    for node, begin in said.items():
+        line = wait_until(
+            lambda node=node, begin=begin: [  # type: ignore[misc]
+                line for line in node.log[begin:].splitlines() if LEADERLESS in line
+            ],
+            cluster.logs,
+        )[0]
+        assert " WARNING " in line
+        assert f"node {late.node_id} " in line
+        assert "does not answer" in line
+        assert node.is_running
+    late.start()
+    for node in (intact, loser):
+        node.wait_until_serving()
+    wait_until(lambda: loser.log.count(VOTES_AGAIN) > recovered, cluster.logs)
+    cluster.wait_until_in_sync(topic)

@@ -399,7 +399,7 @@ class Node:
             balancing = LeaderBalancing(self, interval_seconds=self.config.leader_balance_interval_seconds)
             self._upkeep.start(balancing.run())
         if member.lifecycle is not None:
-            self._not_ready = "it starts: the logs are being opened, and recovered where they were not closed"
+            self._not_ready = "it starts: it waits for a controller to register it, or its logs are being opened"
             await member.lifecycle.start()
             self._dynamic_configs.log_what_does_not_count(self.image)
             self.listeners.accept(BROKER)  # at once: others count on it, and one whose port refuses is taken for dead

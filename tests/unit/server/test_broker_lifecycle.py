@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
@@ -36,6 +36,7 @@ from tidelog.net.address import Address
 from tidelog.server.broker.broker import Broker
 from tidelog.server.membership.broker_lifecycle import BrokerLifecycle
 from tidelog.server.membership.controller_channel import ControllerChannel
+from tidelog.server.quorum.notifier import Notifier
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.storage.log_files import LogFiles
 from tidelog.server.tasks import Tasks
@@ -51,6 +52,8 @@ from tidelog.wire.messages.api_73_assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
 )
+
+R = TypeVar("R")
 
 SECONDS_MAX = 60.0
 FOREVER_MS = 3_600_000
@@ -76,14 +79,36 @@ NOT_YET = BrokerHeartbeatResponse(is_caught_up=False, is_fenced=True)
 
 
 class SoleController:
-    """Who leads the quorum, always."""
+    """Who leads the quorum, whenever anybody does."""
 
     def __init__(self, leader_id: BrokerId, leader_address: Address) -> None:
         self.leader_id = leader_id
-        self.leader_address = leader_address
+        self._address = leader_address
+        self._changed = Notifier()
+        self.is_leaderless = False
+
+    @property
+    def leader_address(self) -> Address | None:
+        return None if self.is_leaderless else self._address
+
+    def leads(self, *, is_so: bool) -> None:
+        self.is_leaderless = not is_so
+        self._changed.notify()
 
     async def leader_changed(self) -> None:
-        await asyncio.get_running_loop().create_future()
+        await self._changed.wait()
+
+
+class PatientChannel(ControllerChannel):
+    """Notes how long each request may take."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.patience_ms: list[int] = []
+
+    async def request(self, message: object, response: type[R], *, timeout_ms: int, **named: Any) -> R:
+        self.patience_ms.append(timeout_ms)
+        return await super().request(message, response, timeout_ms=timeout_ms, **named)
 
 
 class World:
@@ -117,10 +142,11 @@ class World:
         self.files.open_metadata_log()
         replication = lone_replication(config.node_id, self.files.served, parts["clock"])
         self.broker = Broker(config.node_id, UUID(int=US), self.files, replication, on_failed=self.fail, **parts)
-        self.channel = ControllerChannel(
+        self.quorum = SoleController(config.node_id, Address("127.0.0.1", controller.port))
+        self.channel = PatientChannel(
             config.node_id,
             self.files.cluster_id,
-            SoleController(config.node_id, Address("127.0.0.1", controller.port)),
+            self.quorum,
             network=RealNetwork(),
             rng=SystemRng(),
         )
@@ -351,6 +377,30 @@ def test_without_a_controller_it_gives_up_in_its_time() -> None:
             await world.lifecycle.start()
 
     run(scenario, initial_broker_registration_timeout_ms="50")
+
+
+def test_each_leader_has_the_whole_time_to_take_it_in() -> None:
+    async def scenario(world: World) -> None:
+        loop = asyncio.get_running_loop()
+
+        async def time_has_passed() -> None:
+            now = loop.time()
+            await until(lambda: loop.time() > now + 0.02)
+
+        world.quorum.leads(is_so=False)
+        world.controller.on(ApiKey.BROKER_REGISTRATION, lambda request, version: SILENT)
+        world.starting = asyncio.ensure_future(world.lifecycle.start())
+        await time_has_passed()
+        assert not world.channel.patience_ms
+        for count in (1, 2, 3):
+            world.quorum.leads(is_so=True)
+            await until(lambda count=count: len(world.registrations) == count)  # type: ignore[misc]
+            await time_has_passed()
+            world.quorum.leads(is_so=False)
+            await time_has_passed()
+        assert world.channel.patience_ms == [60_000] * 3
+
+    run(scenario)
 
 
 @pytest.mark.parametrize("code", [Code.STALE_BROKER_EPOCH, Code.BROKER_ID_NOT_REGISTERED])

@@ -37,6 +37,10 @@ class Leader:
         self.leader_address: Address | None = None
         self._waiting: list[asyncio.Future[None]] = []
 
+    @property
+    def is_leaderless(self) -> bool:
+        return self.leader_address is None
+
     def is_now(self, broker: ScriptedBroker | None) -> None:
         self.leader_id = None if broker is None else BrokerId(broker.port)
         self.leader_address = None if broker is None else Address("127.0.0.1", broker.port)

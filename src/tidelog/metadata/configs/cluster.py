@@ -68,7 +68,9 @@ INITIAL_BROKER_REGISTRATION_TIMEOUT_MS = ConfigKey(
     "initial.broker.registration.timeout.ms",
     INT,
     "60000",
-    "How long a broker that starts waits for a controller to take it in; then it ends.",
+    "How long a broker that starts waits for a controller to take it in; then it ends. The time counts while a leader "
+    "of the metadata quorum is known. While nobody leads, the node waits without a limit and says so in its log: other "
+    "nodes may need it to elect a leader. In Kafka the time counts from the start.",
     minimum=1,
 )
 CONTROLLED_SHUTDOWN_ENABLE = ConfigKey(

@@ -39,6 +39,7 @@ from tidelog.server.membership.controller_channel import ControllerChannel
 from tidelog.server.membership.directory_assignments import DirectoryAssignments
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.storage.log_files import LogFiles
+from tidelog.server.tasks import unless
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,8 +169,11 @@ class BrokerLifecycle(BrokerListener):
     async def _register(self, timeout_ms: int | None) -> None:
         """Return with the broker epoch of this incarnation.
 
+        While nobody leads the metadata quorum this waits, as long as it takes: this node may be one of those that are
+        needed to elect a leader.
+
         Args:
-            timeout_ms: after which to give up; None for never.
+            timeout_ms: after which to give up, once somebody leads; None for never.
 
         Raises:
             TidelogError: no controller took it in within its time, or one refused it for good.
@@ -183,6 +187,9 @@ class BrokerLifecycle(BrokerListener):
         duplicate_since: float | None = None
         reason = ""
         while True:
+            if self._channel.is_leaderless:
+                await self._channel.leaderless(False)
+                started = loop.time()
             left_ms = self._config.broker_session_timeout_ms
             if timeout_ms is not None:
                 left_ms = timeout_ms - int((loop.time() - started) * 1000)
@@ -192,15 +199,18 @@ class BrokerLifecycle(BrokerListener):
                         f"(initial.broker.registration.timeout.ms): {reason}"
                     )
             try:
-                answer = await self._channel.request(
+                request = self._channel.request(
                     self._registration(), BrokerRegistrationResponse, timeout_ms=left_ms, request_class=REQUEST_CLASS
                 )
+                answer = await unless(request, self._channel.leaderless())
             except KafkaError as error:
                 if error.code != Code.REQUEST_TIMED_OUT:
                     raise
                 reason = str(error)
                 if timeout_ms is None:
                     logger.warning("this broker is not registered: %s", reason)
+                continue
+            if answer is None:
                 continue
             code = Code(answer.error_code)
             if code == Code.NONE:

@@ -40,8 +40,13 @@ class LeaderSource(Protocol):
         """Of its controller listener; None while nobody is known to lead."""
         ...
 
+    @property
+    def is_leaderless(self) -> bool:
+        """Whether nobody can be asked yet, and somebody may be elected: not where all that answer are foreign."""
+        ...
+
     async def leader_changed(self) -> None:
-        """Return at the next change of the leader or of its epoch."""
+        """Return at the next change of the leader, of its epoch, or of `is_leaderless`."""
         ...
 
 
@@ -97,6 +102,16 @@ class ControllerChannel:
     async def leader_changed(self) -> None:
         """Return when another node, or nobody, is known to be asked."""
         await self._leader.leader_changed()
+
+    @property
+    def is_leaderless(self) -> bool:
+        """Whether nobody can be asked, and somebody may be elected."""
+        return self._leader.is_leaderless
+
+    async def leaderless(self, is_so: bool = True) -> None:
+        """Return as soon as `is_leaderless` is so, or is not."""
+        while self.is_leaderless is not is_so:
+            await self._leader.leader_changed()
 
     async def request(
         self,

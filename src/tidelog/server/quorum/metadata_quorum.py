@@ -41,6 +41,7 @@ from tidelog.quorum.values import (
 )
 from tidelog.server.quorum.controller import Controller
 from tidelog.server.quorum.foreign_clusters import ForeignClusters
+from tidelog.server.quorum.leaderless import warn_while_leaderless
 from tidelog.server.quorum.metadata_log import encode_decision
 from tidelog.server.quorum.metadata_storage import MetadataStorage
 from tidelog.server.quorum.notifier import Notifier
@@ -78,6 +79,7 @@ class MetadataQuorum:
         pending_requests: others whose requests wait.
         tasks: of the quorum, its controller's included.
         high_watermark: exclusive end of what is committed and here; None while that is not known.
+        is_lost: whether this node lost what it kept for the quorum, and has not recovered.
 
     Raises:
         CorruptLogError: what this node kept for the quorum is lost, and no other node is known to have it.
@@ -115,8 +117,9 @@ class MetadataQuorum:
         self._is_ended = False
         self._error: Exception | None = None
         self._is_loading = False
-        self._is_lost = opened.state.is_lost
+        self.is_lost = opened.state.is_lost
         self._known_leader: tuple[BrokerId | None, LeaderEpoch | None] = (None, None)
+        self._is_refused = False
         self._leader_changed = Notifier()
         self._commit_changed = Notifier()
         self._carrying_out: asyncio.Task[None] | None = None
@@ -200,6 +203,11 @@ class MetadataQuorum:
         """Of the leader's controller listener."""
         return None if self.leader_id is None else self.peers.address_of(self.leader_id)
 
+    @property
+    def is_leaderless(self) -> bool:
+        """See `LeaderSource`."""
+        return self.leader_address is None and not self._is_refused
+
     async def leader_changed(self) -> None:
         """Return at the next change of the leader, of its epoch, or of the voters."""
         await self._leader_changed.wait()
@@ -222,6 +230,7 @@ class MetadataQuorum:
         """Take part from now on; a node that is alone leads when this returns. Raises what `give_up` was told."""
         self._is_busy = False
         self._on(self._machine.on_tick)
+        self.tasks.start(warn_while_leaderless(self, self.peers.unanswered))
         while self.voters.ids == (self.node_id,) and not self.controller.is_active and not self._is_ended:
             await self.leader_changed()
         if self._error is not None:
@@ -424,12 +433,12 @@ class MetadataQuorum:
         self._advance()
 
     def _note_recovery(self, *, is_lost: bool) -> None:
-        if self._is_lost and not is_lost:
+        if self.is_lost and not is_lost:
             logger.warning(
                 "%s: what this node had lost for the metadata quorum is made up for: it votes again",
                 self.storage.log.directory,
             )
-        self._is_lost = is_lost
+        self.is_lost = is_lost
 
     def _process_ready_without_disk(self, ready: QuorumReady) -> bool:
         """Carry out what needs no disk. Returns whether there was anything."""
@@ -515,9 +524,9 @@ class MetadataQuorum:
             if not leads:
                 logger.info("node %d is not the active controller any more", self.node_id)
                 controller.on_lost()
-        known = (machine.standing.leader_id, machine.standing.leader_epoch)
-        if known != self._known_leader:
-            self._known_leader = known
+        known, is_refused = (machine.standing.leader_id, machine.standing.leader_epoch), self.peers.are_foreign
+        if known != self._known_leader or is_refused is not self._is_refused:
+            self._known_leader, self._is_refused = known, is_refused
             self._leader_changed.notify()
             self._commit_changed.notify()
 

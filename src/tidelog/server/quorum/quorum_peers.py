@@ -52,6 +52,7 @@ class QuorumPeers:
 
     Attributes:
         fetch_version_max: of Fetch; for those who want to see what an older peer does.
+        unanswered: whoever did not answer the last request, with what was in the way.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class QuorumPeers:
         tasks: Tasks,
     ) -> None:
         self.fetch_version_max: int | None = None
+        self.unanswered: dict[BrokerId, str] = {}
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._endpoints = endpoints
@@ -82,6 +84,13 @@ class QuorumPeers:
         self._tasks = tasks
         self._farewells: set[asyncio.Task[None]] = set()
         self._logged_at: dict[tuple[BrokerId, Code], float] = {}
+        self._has_answer = False
+        self._is_refused = False
+
+    @property
+    def are_foreign(self) -> bool:
+        """Whether all that answered so far are of another cluster than this node."""
+        return self._is_refused and not self._has_answer
 
     def address_of(self, node_id: BrokerId) -> Address | None:
         """Of a node's controller listener, this one's included, if it is known."""
@@ -158,9 +167,13 @@ class QuorumPeers:
             response = await connection.request(message, response_type, timeout_ms=timeout_ms, version=version)
             answered = answer_of(peer_request, response)
         except TidelogError as error:
+            self.unanswered[target] = str(error)
+            self._is_refused |= isinstance(error, KafkaError) and error.code == Code.INCONSISTENT_CLUSTER_ID
             self._log_refusal(target, error)
             self._host.on_unanswered(number)
             return
+        self._has_answer = True
+        self.unanswered.pop(target, None)
         for node_id, address in answered.addresses.items():
             self.on_address(node_id, address)
         self._host.on_answered(number, answered.answer, answered.records)
