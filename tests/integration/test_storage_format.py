@@ -153,6 +153,8 @@ def test_a_directory_in_place_of_one_that_is_lost_begins_as_a_loss(
 ) -> None:
     assert nodes.format(1, "--standalone", "--lost") == USAGE
     assert "--lost and --standalone exclude each other" in capsys.readouterr().err
+    assert nodes.format(1, "--lost") == USAGE
+    assert "does not say who votes: give --no-initial-controllers, since the others know" in capsys.readouterr().err
     assert nodes.format(1, "--standalone") == 0
     assert nodes.format(2, "--no-initial-controllers", "--lost") == 0
     nodes.of[2].start_soon()

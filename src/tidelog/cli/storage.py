@@ -137,10 +137,10 @@ class FormatStorage:
             and not config.quorum.voters
             and not config.quorum.is_standalone
         ):
-            raise UsageError(
-                f"{self.config_file} does not say who votes: give --standalone, --initial-controllers or "
-                "--no-initial-controllers"
-            )
+            flags = "--standalone, --initial-controllers or --no-initial-controllers"
+            if self.lost:
+                flags = "--no-initial-controllers, since the others know"
+            raise UsageError(f"{self.config_file} does not say who votes: give {flags}")
         return config
 
     def _format_all(self, config: NodeConfig, levels: dict[str, int]) -> list[Row]:

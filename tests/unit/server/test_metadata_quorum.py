@@ -373,10 +373,16 @@ def test_to_be_named_for_a_moment_shows_no_namesake() -> None:
 
 
 def test_a_directory_that_nobody_formatted_is_refused_where_others_vote_too() -> None:
+    """It may be new, or in place of one that is lost, whose votes nobody knows: the remedies differ."""
+
     async def story(quorum: Quorum) -> None:
         quorum.machine(1).disk.remove("logs/meta.properties")
-        with pytest.raises(ConfigError, match="tidelog storage format --cluster-id ID"):
+        with pytest.raises(ConfigError) as raised:
             await quorum.nodes[1].start()
+        command = "tidelog storage format --cluster-id ID --config-file FILE"
+        for_new, for_lost = str(raised.value).split(". If it had a directory")
+        assert for_new.endswith(f"If this node is new: {command}, with the same id at every node")
+        assert f"put that back (is a disk not mounted?); where it is lost: {command} --lost" in for_lost
 
     run_quorum(story)
 

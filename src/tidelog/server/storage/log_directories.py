@@ -37,6 +37,7 @@ OWN_FILES = {
     "lost+found",
 }
 """What an empty directory may hold."""
+FORMAT = "tidelog storage format --cluster-id ID --config-file FILE"
 
 
 class LogDirectories:
@@ -81,7 +82,9 @@ class LogDirectories:
         if not formatted and not is_alone:
             raise ConfigError(
                 f"{metadata_path} is not formatted, and node {self._node_id} is one of several, whose cluster has an "
-                "id already: tidelog storage format --cluster-id ID --config-file FILE, with the same id at every node"
+                f"id already. If this node is new: {FORMAT}, with the same id at every node. If it had a directory, "
+                f"put that back (is a disk not mounted?); where it is lost: {FORMAT} --lost, else the node could vote "
+                "a second time in an epoch"
             )
         self.cluster_id = next(
             (properties.cluster_id for properties in formatted.values()), ClusterId(uuid_text(self._rng.uuid()))
