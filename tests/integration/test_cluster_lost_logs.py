@@ -49,6 +49,11 @@ def lose_log(node: ClusterNode, topic: str) -> None:
     shutil.rmtree(node.directory / f"{topic}-0")
 
 
+def log_is_gone(node: ClusterNode, topic: str) -> str:
+    """What the node says when it starts without it."""
+    return f"{topic}-0: A REPLICA IS LOST: its log is gone from {node.directory}, where it was"
+
+
 def start_together(nodes: Iterable[ClusterNode]) -> None:
     started = list(nodes)
     for node in started:
@@ -72,21 +77,44 @@ def wait_until_read(cluster: Cluster, topic: str, values: list[bytes]) -> None:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_whoever_lost_its_log_is_not_elected_and_gets_it_again(cluster: Cluster, topic: str, how: str) -> None:
+    """The other one that was in sync leads, though the one that lost its log was in sync too, and is there again."""
+    leader = fill(cluster, topic)
+    first, second = (node for node in cluster.nodes.values() if node is not leader)
+    (second.kill if how == "kill" else second.stop)()
+    cluster.wait_until_in_sync(topic, without=[second.node_id])
+    end(cluster, how)
+    lose_log(leader, topic)
+    said = len(leader.log)
+    start_together([leader, first])
+    assert log_is_gone(leader, topic) in leader.log[said:]
+    assert cluster.leader_of(topic) is first
+    cluster.wait_until_in_sync(topic, without=[second.node_id])
+    wait_until_read(cluster, topic, VALUES)
+    second.start()
+    cluster.wait_until_in_sync(topic)
+    assert cluster.leader_of(topic) is first
+    for node in cluster.nodes.values():
+        log = node.directory / f"{topic}-0" / "00000000000000000000.log"
+        assert log.stat().st_size == (first.directory / f"{topic}-0" / log.name).stat().st_size
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_whoever_lost_its_log_is_not_elected_while_another_that_was_in_sync_is_away(
+    cluster: Cluster, topic: str, how: str
+) -> None:
+    """The one that is there leads, or left the ISR by its registration: then the partition waits for the third."""
     leader = fill(cluster, topic)
     first, second = (node for node in cluster.nodes.values() if node is not leader)
     end(cluster, how)
     lose_log(leader, topic)
     start_together([leader, first])
-    # The other one leads, unless it left the ISR by its registration while the dead were still in it.
     (state,) = cluster.describe(topic)
-    assert state.leader != leader.node_id
+    assert leader.node_id not in (state.leader, *state.isr)
     second.start()
     cluster.wait_until_in_sync(topic)
+    assert cluster.leader_of(topic) in (first, second)
     wait_until_read(cluster, topic, VALUES)
-    assert "is gone" in leader.log
-    for node in cluster.nodes.values():
-        log = node.directory / f"{topic}-0" / "00000000000000000000.log"
-        assert log.stat().st_size == (first.directory / f"{topic}-0" / log.name).stat().st_size
 
 
 @pytest.mark.timeout(180)
@@ -97,7 +125,9 @@ def test_a_log_may_go_while_its_node_runs(cluster: Cluster, topic: str, how: str
     shutil.rmtree(leader.directory / f"{topic}-0")
     leader.end(signal.SIGTERM if how == "stop" else signal.SIGKILL)
     end(cluster, how)
+    said = len(leader.log)
     cluster.start()
+    assert log_is_gone(leader, topic) in leader.log[said:]
     cluster.wait_until_in_sync(topic)
     wait_until_read(cluster, topic, VALUES)
 
@@ -111,8 +141,10 @@ def test_a_log_whose_beginning_went_without_a_trace_is_no_log_that_begins_later(
     end(cluster, how)
     for suffix in ("log", "index", "timeindex"):
         (leader.directory / f"{topic}-0" / f"{0:020d}.{suffix}").unlink()
+    said = len(leader.log)
     start_together(cluster.nodes.values())
-    assert "the file of records from offset 0 on is gone" in leader.log
+    lost = f"{topic}-0: A REPLICA IS LOST: its log in {leader.directory} is not what it was: the file of records from"
+    assert f"{lost} offset 0 on is gone" in leader.log[said:]
     cluster.wait_until_in_sync(topic)
     wait_until_read(cluster, topic, VALUES)
     other = next(node for node in cluster.nodes.values() if node is not leader)
