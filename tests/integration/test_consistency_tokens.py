@@ -12,12 +12,15 @@ import pytest
 from support.clients.token_client import metadata, produce, token_client
 from support.clients.wire_client import WireClient, receive_exactly
 from support.clients.wire_samples import minimal
+from support.nodes.listeners_node import ListenersNode
 from support.nodes.node import NodeProcess
 from tidelog.base.errors import Code, NetworkError
 from tidelog.client.cluster import real_world
+from tidelog.server.api.apis import APIS as SERVED
 from tidelog.wire import APIS, NO_TOKEN_YET, ApiKey, ConsistencyState, decode, decode_response_header, encode_request
+from tidelog.wire.api import Api
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic
-from tidelog.wire.messages.api_18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.wire.messages.api_18_api_versions import ApiVersionsRequest
 from tidelog.wire.messages.api_19_create_topics import CreatableTopic, CreateTopicsRequest
 
 
@@ -70,26 +73,47 @@ def test_headers_without_room_carry_none(client: WireClient) -> None:
     assert state_of(client, ApiKey.API_VERSIONS, 4, request) is None
 
 
-@pytest.mark.parametrize("key", [known.key for known in APIS.values()], ids=lambda key: ApiKey(key).name.lower())
-def test_who_sends_no_tag_gets_a_header_of_kafkas_bytes(shared_node: NodeProcess, key: ApiKey) -> None:
+@pytest.fixture(scope="module")
+def listeners_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ListenersNode]:
+    """What is asked there includes orders to the quorum, so it is a node of this file's own."""
+    node = ListenersNode(tmp_path_factory.mktemp("listeners"))
+    try:
+        node.start()
+        yield node
+        assert "Traceback" not in node.log
+    finally:
+        node.close()
+
+
+@pytest.mark.parametrize("key", sorted(APIS.keys() & SERVED.keys()), ids=lambda key: ApiKey(key).name.lower())
+def test_who_sends_no_tag_gets_a_header_of_kafkas_bytes(listeners_node: ListenersNode, key: int) -> None:
     """The correlation id, and one zero byte where the header may have tagged fields. sarama reads no other."""
     known = APIS[key]
-    with WireClient(shared_node.port) as client:
-        request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
-        served = client.ask(ApiKey.API_VERSIONS, 4, request, ApiVersionsResponse).api_keys
-    versions = [
-        range(max(one.min_version, known.min_version), one.max_version + 1) for one in served if one.api_key == key
-    ]
-    for version in versions[0] if versions else ():
-        with WireClient(shared_node.port) as client:
-            pieces: list[Any] = encode_request(key, version, 0x01020304, "a client", minimal(known.request, version))
-            client.stream.sendall(b"".join(pieces))
-            (size,) = struct.unpack(">i", receive_exactly(client.stream, 4))
-            frame = bytes(receive_exactly(client.stream, size))
-        has_tags = key != ApiKey.API_VERSIONS and known.is_flexible(version)
-        header = b"\1\2\3\4" + (b"\0" if has_tags else b"")
-        assert frame.startswith(header)
-        decode(known.response, frame, version, len(header))  # raises unless the rest is the whole body
+    offered = {role: listeners_node.advertised(role).get(ApiKey(key), range(0)) for role in listeners_node.ports}
+    for role in SERVED[key].roles:
+        # Below the first version Produce is offered, and not served.
+        assert {*range(known.min_version, known.max_version + 1)} <= {*offered[role]}, f"not offered at {role}"
+    for role, versions in offered.items():
+        for version in versions:
+            if version >= known.min_version:
+                check_header(listeners_node.ports[role], known, version)
+
+
+def test_no_listener_offers_an_api_that_is_not_tried(listeners_node: ListenersNode) -> None:
+    offered = {key for role in listeners_node.ports for key in listeners_node.advertised(role)}
+    assert offered == APIS.keys() & SERVED.keys()
+
+
+def check_header(port: int, known: Api, version: int) -> None:
+    pieces: list[Any] = encode_request(known.key, version, 0x01020304, "a client", minimal(known.request, version))
+    with WireClient(port) as client:
+        client.stream.sendall(b"".join(pieces))
+        (size,) = struct.unpack(">i", receive_exactly(client.stream, 4))
+        frame = bytes(receive_exactly(client.stream, size))
+    has_tags = known.key != ApiKey.API_VERSIONS and known.is_flexible(version)
+    header = b"\1\2\3\4" + (b"\0" if has_tags else b"")
+    assert frame.startswith(header), (port, version)
+    decode(known.response, frame, version, len(header))  # raises unless the rest is the whole body
 
 
 def test_a_read_waits_for_what_somebody_else_does(shared_node: NodeProcess, client: WireClient) -> None:
