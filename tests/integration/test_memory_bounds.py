@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import struct
 import threading
 from collections import Counter
@@ -18,6 +19,7 @@ from support.nodes.node import NodeProcess, StartNode
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from tidelog.wire.messages.api_01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.wire.messages.api_11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 
 TOPIC = "memory-bounds"
@@ -135,6 +137,51 @@ def test_the_largest_legal_request_passes_while_others_stand_still(served: NodeP
             )
             answer = large.ask(ApiKey.PRODUCE, 9, request, ProduceResponse)
             assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def long_fetch(topic: str, partitions: int, *, wait_ms: int = 500, session_epoch: int = -1) -> FetchRequest:
+    """Of more partitions than are read at once."""
+    wanted = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=MB) for index in range(partitions)]
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        session_epoch=session_epoch,
+        topics=[FetchTopic(topic=topic, partitions=wanted)],
+    )
+
+
+def answered_partitions(client: WireClient) -> int:
+    """Of a long fetch that has come to its end."""
+    answer = client.receive(ApiKey.FETCH, 12, FetchResponse)
+    assert answer.error_code == Code.NONE
+    return sum(len(topic.partitions) for topic in answer.responses)
+
+
+def test_long_requests_pass_while_others_stand_still(served: NodeProcess) -> None:
+    """They wait for memory until those that stand still are closed, as what is sent waits."""
+    with attack(served) as stack:
+        clients = [stack.enter_context(WireClient(served.port)) for _ in range(30)]
+        send_as_much_as_is_taken(clients, 60 * MB)
+        fetchers = [stack.enter_context(WireClient(served.port)) for _ in range(5)]
+        for fetcher in fetchers:
+            fetcher.send(ApiKey.FETCH, 12, long_fetch("memory-bounds-unknown", 2_000))
+        assert [answered_partitions(fetcher) for fetcher in fetchers] == [2_000] * 5
+
+
+def test_long_fetches_that_wait_for_records_give_way(start_node: StartNode) -> None:
+    """Three find room here, and one beyond it. The others are answered all the same, for as long as they may wait."""
+    node = start_node(config={"queued.max.request.bytes": str(2 * MB)})
+    with ExitStack() as stack:
+        clients = [stack.enter_context(WireClient(node.port)) for _ in range(8)]
+        assert clients[0].create_topic("long-polls", partitions=1_100).error_code == 0
+        for client in clients:
+            client.send(ApiKey.FETCH, 12, long_fetch("long-polls", 1_100, wait_ms=3_600_000))
+        streams = [client.stream for client in clients]
+        wait_until(lambda: len(select.select(streams, [], [], 0)[0]) >= 4, "those that found no room are answered")
+        with WireClient(node.port) as another:
+            another.send(ApiKey.FETCH, 12, long_fetch("long-polls", 1_100, wait_ms=0))
+            assert answered_partitions(another) == 1_100
+    node.close()
 
 
 def test_members_with_much_metadata(served: NodeProcess) -> None:

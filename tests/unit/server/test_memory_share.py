@@ -128,6 +128,43 @@ def test_what_is_kept_takes_no_more_than_three_quarters() -> None:
     assert share.take_ready().given == ("c",)
 
 
+def test_who_waits_to_keep_leaves_the_quarter_and_is_never_closed() -> None:
+    share: MemoryShare[str] = MemoryShare(100)
+    assert share.take("stands still", 60, 0)
+    assert share.take("beyond", 50, 0)
+    assert not share.take_to_keep("long", 20, 0)
+    share.reduce("beyond", 0, 0)
+    assert share.take_ready() == ((), ("long",))  # it goes beyond the quarter: nobody else does
+    assert not share.take_to_keep("longer", 20, 1)
+    share.on_time(1 + STILL_MS_MAX)
+    assert share.take_ready() == (("stands still",), ("longer",))
+    assert share.next_deadline_ms() is None
+    share.keep_no_more(20, 0, "long")
+    share.keep_no_more(20, 0, "longer")
+    assert share.used_bytes == 0
+
+
+def test_who_keeps_beyond_the_limit_lets_the_next_one_go_when_it_keeps_nothing() -> None:
+    share: MemoryShare[str] = MemoryShare(100)
+    assert share.take_to_keep("first", 500, 0)
+    assert not share.take_to_keep("second", 500, 0)
+    share.keep_no_more(300, 0)
+    assert share.take_ready().given == ()
+    share.keep_no_more(200, 0, "first")
+    assert share.take_ready().given == ("second",)
+    assert share.used_bytes == 500
+
+
+def test_who_waits_and_has_nothing_leaves_the_line() -> None:
+    share: MemoryShare[str] = MemoryShare(100)
+    assert share.take("beyond", 101, 0)
+    assert not share.take("gone", 10, 0)
+    share.reduce("gone", 0, 0)
+    share.reduce("beyond", 0, 0)
+    assert share.take_ready() == ((), ())
+    assert (share.used_bytes, share.waiting_count) == (0, 0)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_books_balance_and_everybody_is_served_in_the_end(seed: int) -> None:
     """Connections that come, grow, stall and leave: never above the limit and one frame, and nobody waits for ever."""

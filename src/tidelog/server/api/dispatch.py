@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.base.errors import MalformedMessageError, TooManyElementsError
 from tidelog.server.api.apis import APIS, is_served
 from tidelog.server.api.forwarding import forwarding
-from tidelog.server.api.long_requests import forget_lists, in_pieces, is_long, kept_bytes, let_go, no_room
+from tidelog.server.api.long_requests import forget_lists, in_pieces, is_long, kept_bytes, let_go
 from tidelog.server.api.request_context import Handler, Phases, RequestContext
 from tidelog.server.api.tokens import TokenGate, read_elsewhere
 from tidelog.server.transport.listener_roles import CONTROLLER
@@ -129,32 +129,30 @@ class Dispatcher:
     def _answer_long(
         self, entry: _Entry, context: RequestContext, frame: memoryview, position: int, started_ns: int
     ) -> Awaitable[Answer]:
-        """The answer to a request that takes long to read, or to look at. Where there is no room, nothing is kept."""
+        """The answer to a request that takes long to read, or to look at."""
         known, _, handle, _ = entry
         context.is_long = True
-        has_room = context.connection.memory.requests.has_room(kept_bytes(len(frame)))
         size_bytes = len(frame)
-        kept = context.connection.hand_over(frame) if has_room else None
-        answer = self._read_and_answer(known, handle, context, (kept, position))
+        frame, context.kept = context.connection.hand_over(frame)
+        answer = self._read_and_answer(known, handle, context, (frame, position))
         return self._answer_later(answer, known, context, size_bytes, started_ns)
 
     async def _read_and_answer(
-        self, known: Api, handle: Handler, context: RequestContext, sent: tuple[memoryview | None, int]
+        self, known: Api, handle: Handler, context: RequestContext, sent: tuple[memoryview, int]
     ) -> Any:
-        """Many at a time wait for memory, as whatever waits does.
+        """Where there is no memory for what it lists, it waits in line, as whatever comes does.
 
         Raises:
             MalformedMessageError: the bytes are not a request.
-            KafkaError: THROTTLING_QUOTA_EXCEEDED: there is no memory for it now; STALE_METADATA.
+            KafkaError: STALE_METADATA.
         """
         frame, position = sent
         del sent
         tokens, token = self._tokens, context.header.consistency_state
         handle = in_pieces(known, handle)
-        with context.connection.memory.kept() as kept:
-            if frame is None or not kept.hold(kept_bytes(len(frame))):
-                raise no_room(known)
-            context.kept = kept
+        assert context.kept is not None
+        with context.kept as kept:
+            await kept.hold_in_line(kept_bytes(len(frame)))
             request = await read_elsewhere(self._node.executor, known, frame, context.api_version, position)
             is_free = token is None or tokens.is_reached(token)
             if token is None or is_free or not await tokens.must_wait_in_turns(known, request, token):

@@ -13,7 +13,6 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.server.api.apis import APIS
 from tidelog.server.tasks import start_kept
 from tidelog.server.transport.turns import in_turns
@@ -30,20 +29,12 @@ LOOKED_AT_FROM_BYTES = 1_024
 BYTES_GROWTH = 16
 """About how many bytes of memory one byte of a request that lists very much takes once it is read."""
 KEPT_BYTES_MAX = 48 << 20
-"""What is counted at most for one: several find room at a time."""
+"""What is counted at most for one, unless its frame is larger: several find room at a time."""
 
 
 def kept_bytes(size_bytes: int) -> int:
     """The memory that is counted for a request that lists very much, by the size of its frame."""
-    return min(size_bytes * BYTES_GROWTH, KEPT_BYTES_MAX)
-
-
-def no_room(known: Api) -> KafkaError:
-    return refusal(
-        Code.THROTTLING_QUOTA_EXCEEDED,
-        f"a {known.name} request lists very much, and as many of its kind wait as there is memory for "
-        "(queued.max.request.bytes)",
-    )
+    return max(min(size_bytes * BYTES_GROWTH, KEPT_BYTES_MAX), size_bytes)
 
 
 def is_long(known: Api, request: Any, size_bytes: int) -> bool:

@@ -18,7 +18,7 @@ from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Executor
 from tidelog.server.api.apis import APIS, DENIALS, READS
-from tidelog.server.api.long_requests import kept_bytes, no_room
+from tidelog.server.api.long_requests import kept_bytes
 from tidelog.server.transport.listener_roles import BROKER
 from tidelog.server.transport.turns import in_turns
 from tidelog.wire import ConsistencyState, decode
@@ -134,8 +134,7 @@ class TokenGate:
                     await self._wait_for(state)
                 except KafkaError as error:
                     why = error
-            if not kept.hold(kept_bytes(len(frame)) if context.is_long else 0):
-                raise no_room(known)
+            await kept.hold_in_line(kept_bytes(len(frame)) if context.is_long else 0)
             context.kept = kept
             executor, version = self._node.executor, context.api_version
             if why is not None:

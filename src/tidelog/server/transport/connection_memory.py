@@ -9,7 +9,7 @@ Kafka: `SimpleMemoryPool`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Protocol
 
 from tidelog.base.ports import Clock
@@ -17,7 +17,7 @@ from tidelog.server.transport.memory_share import MemoryShare
 
 
 class Holder(Hashable, Protocol):
-    """A connection."""
+    """A connection, or a request that is worked on."""
 
     def on_memory_given(self) -> None:
         """What it waited for is there."""
@@ -42,6 +42,7 @@ class ConnectionMemory:
         self.answers: MemoryShare[Holder] = MemoryShare(answer_bytes_max)
         self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
+        self._giving_way: dict[Kept, Callable[[], None]] = {}
 
     @property
     def shares(self) -> Mapping[str, MemoryShare[Holder]]:
@@ -52,7 +53,14 @@ class ConnectionMemory:
         """Whether a connection may receive so much more of a request now; else it is told when it may."""
         is_given = self.requests.take(holder, size_bytes, self._clock.now_ms())
         if not is_given:
-            self._reschedule_timer()
+            self._on_wait()
+        return is_given
+
+    def take_to_keep(self, kept: Kept, size_bytes: int) -> bool:
+        """Whether so much is kept for a request now; else it is told when it is."""
+        is_given = self.requests.take_to_keep(kept, size_bytes, self._clock.now_ms())
+        if not is_given:
+            self._on_wait()
         return is_given
 
     def reduce(self, holder: Holder, held_bytes: int) -> None:
@@ -79,14 +87,30 @@ class ConnectionMemory:
 
     def keep_what_is_held(self, holder: Holder) -> Kept:
         """What the request of a connection took, while it is worked on: the connection is not closed for it."""
-        kept = Kept(self)
+        kept = Kept(self, holder)
         kept.size_bytes = self.requests.keep_what_is_held(holder)
         return kept
 
-    def keep_no_more(self, size_bytes: int) -> None:
-        """So much of what was kept is free."""
-        self.requests.keep_no_more(size_bytes, self._clock.now_ms())
+    def keep_no_more(self, size_bytes: int, done: Holder | None) -> None:
+        """So much of what was kept is free; by who is done with all of it, if anybody is."""
+        self.requests.keep_no_more(size_bytes, self._clock.now_ms(), done)
         self._process_ready()
+
+    def call_when_wanted(self, kept: Kept, call: Callable[[], None] | None) -> None:
+        """Have it called once when somebody waits for memory; None to have it called no more."""
+        self._giving_way.pop(kept, None)
+        if call is not None:
+            if self.requests.waiting_count:
+                call()
+            else:
+                self._giving_way[kept] = call
+
+    def _on_wait(self) -> None:
+        calls = list(self._giving_way.values())
+        self._giving_way.clear()
+        for call in calls:
+            call()
+        self._reschedule_timer()
 
     def _process_ready(self) -> None:
         for share in (self.requests, self.answers):
@@ -115,13 +139,19 @@ class ConnectionMemory:
 class Kept:
     """What is counted for one request while it waits, until the end of a `with` block.
 
+    Args:
+        holder: whose it was; None if it is the request's own.
+
     Attributes:
         size_bytes: so much, now.
     """
 
-    def __init__(self, memory: ConnectionMemory) -> None:
+    def __init__(self, memory: ConnectionMemory, holder: Holder | None = None) -> None:
         self.size_bytes = 0
         self._memory = memory
+        self._holder = self if holder is None else holder
+        self._wanted_bytes = 0
+        self._given: asyncio.Future[None] | None = None
 
     def hold(self, size_bytes: int) -> bool:
         """Hold so much from now on. False, and nothing changes, if there is no room for more."""
@@ -130,11 +160,51 @@ class Kept:
             return False
         self.size_bytes = size_bytes
         if more_bytes < 0:
-            self._memory.keep_no_more(-more_bytes)
+            self._memory.keep_no_more(-more_bytes, None if size_bytes else self._holder)
         return True
+
+    def count(self, size_bytes: int) -> None:
+        """Hold so much more, which is there already, whether there is room or not."""
+        self._memory.requests.keep_at_once(size_bytes)
+        self.size_bytes += size_bytes
+
+    async def hold_in_line(self, size_bytes: int) -> None:
+        """Hold so much from now on, as soon as there is room: whatever else comes waits in the same line."""
+        more_bytes = size_bytes - self.size_bytes
+        if more_bytes <= 0:
+            self.hold(size_bytes)
+        elif self._memory.take_to_keep(self, more_bytes):
+            self.size_bytes = size_bytes
+        else:
+            self._wanted_bytes = more_bytes
+            self._given = asyncio.get_running_loop().create_future()
+            await self._given
+
+    def give_way(self, call: Callable[[], None]) -> None:
+        """Have it called once if others wait for memory, now or later, for as long as this holds some."""
+        if self.size_bytes:
+            self._memory.call_when_wanted(self, call)
+
+    def on_memory_given(self) -> None:
+        """What it waited for is there."""
+        self.size_bytes += self._wanted_bytes
+        self._wanted_bytes = 0
+        if self._given is not None and not self._given.done():
+            self._given.set_result(None)
+
+    def close_for_memory(self) -> None:
+        """Nobody is closed for what waits, or is kept."""
+
+    def let_go(self) -> None:
+        """Hold nothing, and wait for nothing any more."""
+        if self._wanted_bytes:
+            self._wanted_bytes = 0
+            self._memory.reduce(self, 0)
+        self._memory.call_when_wanted(self, None)
+        self.hold(0)
 
     def __enter__(self) -> Kept:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.hold(0)
+        self.let_go()

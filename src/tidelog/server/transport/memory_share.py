@@ -13,6 +13,9 @@ Nobody can lock the others out, and whatever is allowed gets through:
 - Whoever holds much leaves a quarter of the share to those who hold little.
 - One of those who would have to wait goes on above the limit until it is done; then another one does, by turns the one
   that holds least and the one that waits longest.
+
+What is *kept* is a request that has come as a whole and is worked on: nobody is closed for it. It waits in the same
+line, and all that is kept leaves the same quarter.
 """
 
 from __future__ import annotations
@@ -47,10 +50,11 @@ class Ready(NamedTuple, Generic[H]):
 class _Account:
     """What one holder has, and waits for."""
 
-    __slots__ = ("held_bytes", "moved_ms", "wanted_bytes")
+    __slots__ = ("held_bytes", "is_to_keep", "moved_ms", "wanted_bytes")
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self, now_ms: int, *, is_to_keep: bool = False) -> None:
         self.held_bytes = 0
+        self.is_to_keep = is_to_keep
         self.wanted_bytes = 0
         self.moved_ms = now_ms
 
@@ -96,8 +100,16 @@ class MemoryShare(Generic[H]):
         account = self._accounts.get(holder)
         if account is None:
             account = self._accounts[holder] = _Account(now_ms)
+        return self._take(holder, account, size_bytes, now_ms)
+
+    def take_to_keep(self, holder: H, size_bytes: int, now_ms: int) -> bool:
+        """As `take`, for somebody who has nothing: what it is given is kept, until `keep_no_more`."""
+        account = self._accounts[holder] = _Account(now_ms, is_to_keep=True)
+        return self._take(holder, account, size_bytes, now_ms)
+
+    def _take(self, holder: H, account: _Account, size_bytes: int, now_ms: int) -> bool:
         invariant(not account.wanted_bytes, "{} waits for memory already", holder)
-        if self._may_have(holder, account.held_bytes, size_bytes):
+        if self._may_have(holder, account, size_bytes):
             self._give(holder, account, size_bytes, now_ms)
             return True
         account.wanted_bytes = size_bytes
@@ -126,22 +138,32 @@ class MemoryShare(Generic[H]):
         self.used_bytes += size_bytes
         return True
 
+    def keep_at_once(self, size_bytes: int) -> None:
+        """Bytes that are there already are kept, whether there is room or not."""
+        self.used_bytes += size_bytes
+
     def keep_what_is_held(self, holder: H) -> int:
         """What the holder has is kept from now on, so nobody closes it for that. Returns how many bytes."""
         account = self._accounts.pop(holder, None)
-        if self._beyond == holder:
-            self._beyond = None
         return 0 if account is None else account.held_bytes
 
-    def keep_no_more(self, size_bytes: int, now_ms: int) -> None:
-        """Bytes that were kept are free again."""
+    def keep_no_more(self, size_bytes: int, now_ms: int, done: H | None = None) -> None:
+        """Bytes that were kept are free again.
+
+        Args:
+            done: who keeps nothing any more, so that another one may go beyond the limit.
+        """
         self.used_bytes -= size_bytes
+        if done is not None and self._beyond == done:
+            self._beyond = None
         self._share_out(now_ms)
 
     def reduce(self, holder: H, held_bytes: int, now_ms: int) -> None:
         """What the holder took memory for is done, and it has so much from now on; with nothing it is forgotten."""
         account = self._accounts.get(holder)
-        if account is None or (held_bytes == account.held_bytes and self._beyond != holder):
+        if account is None:
+            return
+        if held_bytes == account.held_bytes and self._beyond != holder and holder not in self._waiting:
             return
         self.used_bytes -= account.held_bytes - held_bytes
         account.held_bytes = held_bytes
@@ -177,12 +199,13 @@ class MemoryShare(Generic[H]):
         return ready
 
     def _limit_of(self, held_bytes: int) -> int:
-        """The limit for somebody who would hold so much."""
+        """The limit for somebody who holds so much."""
         limit = self.limit_bytes
         return limit if held_bytes < MUCH_BYTES else limit - limit // RESERVE_PART
 
-    def _may_have(self, holder: H, held_bytes: int, size_bytes: int) -> bool:
-        if self.used_bytes + size_bytes <= self._limit_of(held_bytes) or self._beyond == holder:
+    def _may_have(self, holder: H, account: _Account, size_bytes: int) -> bool:
+        limit = self._limit_of(MUCH_BYTES if account.is_to_keep else account.held_bytes)
+        if self.used_bytes + size_bytes <= limit or self._beyond == holder:
             return True
         if self._beyond is None and not self._waiting:
             self._beyond = holder
@@ -193,7 +216,9 @@ class MemoryShare(Generic[H]):
         account.held_bytes += size_bytes
         account.moved_ms = now_ms
         self.used_bytes += size_bytes
-        self._accounts[holder] = self._accounts.pop(holder)
+        del self._accounts[holder]
+        if not account.is_to_keep:
+            self._accounts[holder] = account
 
     def _share_out(self, now_ms: int) -> None:
         while self._line and self._waiting:
@@ -202,7 +227,7 @@ class MemoryShare(Generic[H]):
             if account is None or holder not in self._waiting:
                 heappop(self._line)
                 continue
-            if not self._may_have(holder, account.held_bytes, account.wanted_bytes):
+            if not self._may_have(holder, account, account.wanted_bytes):
                 if self._beyond is not None:
                     return
                 if self._is_turn_of_longest:

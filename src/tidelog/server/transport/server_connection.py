@@ -94,6 +94,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_closing",
         "_connections",
         "_executor",
+        "_handed_over",
         "_idle_sweeps",
         "_is_timed",
         "_is_unfinished",
@@ -140,6 +141,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._wanted_bytes = 0  # of it, before more of a request can come; 0 unless it waits
         self._on_closed = on_closed
         self._is_timed = is_timed
+        self._handed_over: Kept | None = None  # of the frame that is answered, or of one before
         self._reading: asyncio.Future[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._outbox: deque[Piece] = deque()
@@ -166,6 +168,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._closing = True
         self._outbox.clear()
         self.memory.forget(self)
+        if self._handed_over is not None:
+            self._handed_over.let_go()
         if self._answering is not None:
             self._answering.cancel()
         if self._reading is not None:
@@ -230,9 +234,14 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._await_memory(has_served=True)
         self._pause_or_resume_reading()
 
-    def hand_over(self, frame: memoryview) -> memoryview:
-        """The frame that is being served, for whoever keeps it longer than that."""
-        return self._receiver.hand_over(frame)
+    def hand_over(self, frame: memoryview) -> tuple[memoryview, Kept]:
+        """The frame that is being served, for whoever keeps it longer than that, and its memory.
+
+        It is to be given back by the answer that the frame gets; it is, too, if that never begins.
+        """
+        kept = self._handed_over = self.memory.kept()
+        kept.count(len(frame))
+        return self._receiver.hand_over(frame), kept
 
     def refuse(self, reason: str, why: Closed = Closed.REFUSED) -> None:
         """Read no more, with the reason in the log: what came is not the protocol, or cannot be answered in it.

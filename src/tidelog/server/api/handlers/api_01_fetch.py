@@ -1,13 +1,14 @@
 """Fetch 4-18: committed records, for consumers; and all there are, for followers of partitions that this broker leads.
 
 Behaviour: waits up to MaxWaitMs for MinBytes; that of a follower no longer once another request has come behind it on
-its connection, which it holds up; answers whole batches, the first of them whole however large. Errors and
-divergence are answered at once, and so is a fetch of nothing. From version 7 there are sessions (KIP-227). The leader
-epoch is checked (KIP-320), of what a session remembers too; whoever sends LastFetchedEpoch learns where its log
-diverged. A follower (`replica_id`, from 15 on `replica_state`) is read to up to the log end, and its fetch proves what
-it has if it is accepted. Consumers of version 11 and up are also answered by a follower, once it has reconciled with
-its leader; OFFSET_OUT_OF_RANGE of a follower means that the leader is to be asked, as in Kafka. The HighWatermark field
-(KIP-1166) is for the metadata quorum and means nothing here.
+its connection, which it holds up; that of many partitions no longer once others wait for memory; answers whole
+batches, the first of them whole however large. Errors and divergence are answered at once, and so is a fetch of
+nothing. From version 7 there are sessions (KIP-227). The leader epoch is checked (KIP-320), of what a session remembers
+too; whoever sends LastFetchedEpoch learns where its log diverged. A follower (`replica_id`, from 15 on `replica_state`)
+is read to up to the log end, and its fetch proves what it has if it is accepted. Consumers of version 11 and up are
+also answered by a follower, once it has reconciled with its leader; OFFSET_OUT_OF_RANGE of a follower means that the
+leader is to be asked, as in Kafka. The HighWatermark field (KIP-1166) is for the metadata quorum and means nothing
+here.
 """
 
 from __future__ import annotations
@@ -157,6 +158,8 @@ async def _wait(
 
     on_due = session.on_due = changed.set
     connection.on_more = on_late if yields else None
+    if context.kept is not None:
+        context.kept.give_way(on_late)
     timer = loop.call_later(max(wait_ms_max, 0) / 1000, on_late)
     try:
         while True:

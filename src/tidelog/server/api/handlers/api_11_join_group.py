@@ -32,28 +32,27 @@ def handle(
     version = context.api_version
     client_id = context.header.client_id or ""
     host = "/" + context.connection.peer.rpartition(":")[0]
+    member_id = request.member_id
 
     def respond(answer: JoinGroupResponse | KafkaError) -> JoinGroupResponse:
         if isinstance(answer, KafkaError):
-            answer = JoinGroupResponse(
-                error_code=code_of(answer, "JoinGroup"), protocol_name=None, member_id=request.member_id
-            )
+            answer = JoinGroupResponse(error_code=code_of(answer, "JoinGroup"), protocol_name=None, member_id=member_id)
         if answer.protocol_name is None and version < PROTOCOL_MAY_BE_NULL_FROM_VERSION:
             answer.protocol_name = ""
         return answer
 
-    return when_answered(
-        node.groups.submit(
-            request.group_id,
-            lambda coordinator, request_id, now_ms, wall_ms: coordinator.classic_groups.on_join(
-                request_id,
-                request,
-                api_version=version,
-                client_id=client_id,
-                client_host=host,
-                now_ms=now_ms,
-                wall_ms=wall_ms,
-            ),
+    answer = node.groups.submit(
+        request.group_id,
+        lambda coordinator, request_id, now_ms, wall_ms: coordinator.classic_groups.on_join(
+            request_id,
+            request,
+            api_version=version,
+            client_id=client_id,
+            client_host=host,
+            now_ms=now_ms,
+            wall_ms=wall_ms,
         ),
-        respond,
     )
+    if context.kept is not None:  # however long the others take to join: what it lists is the group's, counted there
+        context.kept.let_go()
+    return when_answered(answer, respond)

@@ -46,7 +46,7 @@ async def handle(node: ShareApi, request: ShareFetchRequest, context: RequestCon
     found: dict[PartitionId, Found] = {}
     if request.share_session_epoch != FINAL_EPOCH and not request.is_renew_ack:
         reading = ShareReading(fetching, session, request, node.config.fetch_size_bytes_max)
-        if not await _read(node, reading, session, request.max_wait_ms):
+        if not await _read(node, reading, session, request.max_wait_ms, context):
             message = "a later request of the session came"
             return ShareFetchResponse(error_code=Code.INVALID_SHARE_SESSION_EPOCH, error_message=message)
         found = reading.found
@@ -86,7 +86,9 @@ async def _session(
     return session
 
 
-async def _read(node: ShareApi, reading: ShareReading, session: ShareSession, wait_ms_max: int) -> bool:
+async def _read(
+    node: ShareApi, reading: ShareReading, session: ShareSession, wait_ms_max: int, context: RequestContext
+) -> bool:
     """Read what becomes due, until there is enough or the time is up. Returns False if the session has ended."""
     changed = asyncio.Event()
     is_late = wait_ms_max <= 0
@@ -97,6 +99,8 @@ async def _read(node: ShareApi, reading: ShareReading, session: ShareSession, wa
         changed.set()
 
     timer: asyncio.TimerHandle | None = None
+    if context.kept is not None:
+        context.kept.give_way(on_late)
     if is_late:
         reading.on_late()
     try:
