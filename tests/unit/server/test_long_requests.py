@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterable, Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from support.fixtures.loop_steps import Steps
+from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.base.ports import Executor
 from tidelog.io.executor import InlineExecutor, ThreadExecutor
 from tidelog.server.api.apis import APIS
 from tidelog.server.api.division import Division
-from tidelog.server.api.handlers import api_35_describe_log_dirs
+from tidelog.server.api.handlers import api_35_describe_log_dirs, api_73_assign_replicas_to_dirs
 from tidelog.server.api.long_requests import in_pieces, is_long, let_go
 from tidelog.wire.api import ApiKey, api
 from tidelog.wire.messages.api_00_produce import (
@@ -78,6 +81,12 @@ from tidelog.wire.messages.api_43_elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
+)
+from tidelog.wire.messages.api_73_assign_replicas_to_dirs import (
+    AssignedDirectory,
+    AssignedPartition,
+    AssignedTopic,
+    AssignReplicasToDirsRequest,
 )
 from tidelog.wire.schema import Layout, layout_of
 
@@ -545,3 +554,30 @@ def test_what_cannot_be_divided_is_freed_elsewhere(others: list[str]) -> None:
 
     assert asyncio.run(story()) == ["heavy", *others]
     assert Counted.steps.counts == []
+
+
+def test_the_directories_of_many_replicas_are_read_and_answered_elsewhere() -> None:
+    threads: set[int] = set()
+
+    class Listed(list[AssignedDirectory]):
+        def __iter__(self) -> Iterator[AssignedDirectory]:
+            threads.add(threading.get_ident())
+            return super().__iter__()
+
+    async def request_in_pieces(decides: Iterable[partial[object]]) -> list[Code]:
+        return [Code.NONE for decide in decides for _ in decide.keywords["replicas"]]
+
+    settings = SimpleNamespace(partition_changes_max=1_000)
+    controller = SimpleNamespace(
+        journal=SimpleNamespace(speculative=SimpleNamespace(settings=settings)), request_in_pieces=request_in_pieces
+    )
+    node: Any = SimpleNamespace(controller=controller, executor=ThreadExecutor())
+    context: Any = SimpleNamespace(is_long=True)
+    topics = [AssignedTopic(UUID(int=1), [AssignedPartition(0), AssignedPartition(1)])]
+    asked = Listed(AssignedDirectory(UUID(int=number), topics) for number in range(3_000))
+    request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=1, directories=asked)
+    answer = asyncio.run(api_73_assign_replicas_to_dirs.handle(node, request, context))
+    assert [one.id for one in answer.directories] == [UUID(int=number) for number in range(3_000)]
+    assert {row.error_code for one in answer.directories for row in one.topics[0].partitions} == {Code.NONE}
+    assert threads
+    assert threading.get_ident() not in threads
