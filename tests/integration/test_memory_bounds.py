@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,8 @@ from support.fixtures.waiting import wait_until
 from support.load.group_member import wait_for_coordinator
 from support.nodes.node import NodeProcess, StartNode
 from tidelog.base.errors import Code
-from tidelog.wire import ApiKey
+from tidelog.metadata.configs.broker import MAX_INCREMENTAL_FETCH_SESSION_CACHE_PARTITIONS
+from tidelog.wire import ApiKey, encode_request
 from tidelog.wire.messages.api_00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tidelog.wire.messages.api_01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.wire.messages.api_11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -25,6 +27,7 @@ from tidelog.wire.messages.api_11_join_group import JoinGroupRequest, JoinGroupR
 TOPIC = "memory-bounds"
 RESIDENT_BYTES_MAX = 512 << 20
 REQUEST_SIZE_BYTES_MAX = 104_857_600
+SESSION_PARTITIONS_MAX = int(MAX_INCREMENTAL_FETCH_SESSION_CACHE_PARTITIONS.default or 0)
 MB = 1 << 20
 
 
@@ -139,12 +142,15 @@ def test_the_largest_legal_request_passes_while_others_stand_still(served: NodeP
             assert answer.responses[0].partition_responses[0].error_code == 0
 
 
-def long_fetch(topic: str, partitions: int, *, wait_ms: int = 500, session_epoch: int = -1) -> FetchRequest:
+def long_fetch(
+    topic: str, partitions: int, *, wait_ms: int = 500, session_id: int = 0, session_epoch: int = -1
+) -> FetchRequest:
     """Of more partitions than are read at once."""
     wanted = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=MB) for index in range(partitions)]
     return FetchRequest(
         max_wait_ms=wait_ms,
         min_bytes=1,
+        session_id=session_id,
         session_epoch=session_epoch,
         topics=[FetchTopic(topic=topic, partitions=wanted)],
     )
@@ -182,6 +188,35 @@ def test_long_fetches_that_wait_for_records_give_way(start_node: StartNode) -> N
             another.send(ApiKey.FETCH, 12, long_fetch("long-polls", 1_100, wait_ms=0))
             assert answered_partitions(another) == 1_100
     node.close()
+
+
+def session_of(client: WireClient) -> tuple[Code, int]:
+    """The error of a fetch that is answered, and its session; what is said of its partitions is left unread."""
+    _, error_code, session_id = struct.unpack_from(">ihi", client.receive_body(ApiKey.FETCH, 12))
+    return Code(error_code), session_id
+
+
+def test_fetch_sessions_of_many_partitions(served: NodeProcess) -> None:
+    """Few sessions, as slots go, but of more partitions than all may follow together: the last one gets none."""
+    count, partitions = 11, 25_000
+    pieces: list[Any] = encode_request(
+        ApiKey.FETCH, 12, 1, "sessions", long_fetch("memory-bounds-unknown", partitions, session_epoch=0, wait_ms=0)
+    )
+    frame = b"".join(pieces)
+    with attack(served) as stack:
+        readers = [stack.enter_context(WireClient(served.port)) for _ in range(count)]
+        for reader in readers:
+            reader.stream.sendall(frame)
+        sessions = [session_of(reader) for reader in readers]
+        assert {error for error, _ in sessions} == {Code.NONE}
+        kept = [(reader, session_id) for reader, (_, session_id) in zip(readers, sessions, strict=True) if session_id]
+        assert len(kept) == SESSION_PARTITIONS_MAX // partitions
+        for (reader, session_id), more in zip(kept, (0, 2_000), strict=False):
+            request = long_fetch("memory-bounds-more", more, session_id=session_id, session_epoch=1, wait_ms=0)
+            reader.send(ApiKey.FETCH, 12, request)
+        (goes_on, first), (grows, _) = kept[:2]
+        assert session_of(goes_on) == (Code.NONE, first)
+        assert session_of(grows) == (Code.FETCH_SESSION_ID_NOT_FOUND, 0)  # there is no room for more: it begins anew
 
 
 def test_members_with_much_metadata(served: NodeProcess) -> None:
