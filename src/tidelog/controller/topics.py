@@ -15,7 +15,7 @@ from tidelog.controller.partitions import PARTITIONS_PER_REQUEST_MAX, check_repl
 from tidelog.controller.placement import place
 from tidelog.controller.values import ControllerSettings, CreatedTopic, DeletedTopic, NewTopic, TopicToDelete
 from tidelog.journal import Decision
-from tidelog.metadata.configs import BrokerSettings, topic_entries, validate_topic_configs
+from tidelog.metadata.configs import BrokerSettings, ConfigEntry, topic_entries, validate_topic_configs
 from tidelog.metadata.image import MetadataView, ResourceType, TopicImage
 from tidelog.metadata.records.cluster import ConfigRecord
 from tidelog.metadata.records.topics import RemoveTopicRecord, TopicRecord
@@ -46,6 +46,7 @@ def decide_create_topics(
     created: list[CreatedTopic] = []
     taken = dict[str, str]()
     broker = settings.broker_settings(metadata)
+    entries_of: dict[frozenset[tuple[str, str]], tuple[ConfigEntry, ...]] = {}  # most topics set the same, or nothing
     for topic in topics:
         try:
             if counts[topic.name] > 1:
@@ -62,6 +63,10 @@ def decide_create_topics(
             created.append(CreatedTopic(topic.name, error.code, str(error)))
             continue
         taken[collision_key(topic.name)] = topic.name
+        config_set = frozenset(configs.items())
+        entries = entries_of.get(config_set)
+        if entries is None:
+            entries = entries_of[config_set] = tuple(topic_entries(configs, broker))
         topic_id = None if validate_only else _new_topic_id(metadata, rng)
         if topic_id is not None:
             records += _topic_records(metadata, topic.name, topic_id, configs, assignments)
@@ -72,7 +77,7 @@ def decide_create_topics(
                 topic_id=topic_id,
                 num_partitions=len(assignments),
                 replication_factor=len(assignments[0]),
-                configs=tuple(topic_entries(configs, broker)),
+                configs=entries,
             )
         )
     return Decision(tuple(records), tuple(created))

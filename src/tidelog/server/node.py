@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidelog.server.node")
 
 AUTO_CREATED_AT_ONCE_MAX = 16
+AUTO_CREATED_TOGETHER_MAX = 4
+"""Portions that are asked for at a time: each is a decision of its own, and they are synced and opened together."""
 ALTER_PARTITIONS_TIMEOUT_MS = 10_000
 """Then the leaders propose anew what they want by then."""
 
@@ -341,12 +343,17 @@ class Node:
     async def create_topics_with_defaults(self, names: list[str]) -> None:
         """As a metadata request asks for. Whatever is refused shows in the image: the topic is not there.
 
-        In portions that the quorum can follow; the first one that fails is the last.
+        In portions that the quorum can follow, a few at a time; the first ones among which one fails are the last.
         """
         results: list[CreatedTopic] = []
-        for start in range(0, len(names), AUTO_CREATED_AT_ONCE_MAX):
-            portion = names[start : start + AUTO_CREATED_AT_ONCE_MAX]
-            results += await self.create_topics([NewTopic(name) for name in portion])
+        portions = [
+            [NewTopic(name) for name in names[start : start + AUTO_CREATED_AT_ONCE_MAX]]
+            for start in range(0, len(names), AUTO_CREATED_AT_ONCE_MAX)
+        ]
+        for start in range(0, len(portions), AUTO_CREATED_TOGETHER_MAX):
+            together = portions[start : start + AUTO_CREATED_TOGETHER_MAX]
+            for created in await asyncio.gather(*map(self.create_topics, together)):
+                results += created
         refused = [one for one in results if one.code not in (Code.NONE, Code.TOPIC_ALREADY_EXISTS)]
         if refused:
             first = refused[0]

@@ -121,6 +121,16 @@ def test_defaults_are_the_clusters() -> None:
     assert (result.num_partitions, result.replication_factor) == (4, 2)
 
 
+def test_topics_that_set_the_same_are_told_the_same_settings() -> None:
+    """Looked up once: it takes longer than all else about a topic."""
+    of = {"a": [], "b": [], "c": [("retention.ms", "1")], "d": [("retention.ms", "1")]}
+    a, b, c, d = (one.configs for one in create(cluster(), *(NewTopic(name, configs=of[name]) for name in of)))
+    assert a is b
+    assert c is d
+    assert {one.name: one.value for one in c}["retention.ms"] == "1"
+    assert {one.name: one.value for one in a}["retention.ms"] != "1"
+
+
 def test_validating_does_nothing() -> None:
     state = cluster(1)
     decision = state.decide_create_topics([NewTopic("a")], rng=SeededRng(), validate_only=True)
