@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -13,13 +13,19 @@ from uuid import UUID
 import pytest
 
 from support.fixtures.loop_steps import Steps
-from tidelog.base.errors import Code
+from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.base.ports import Executor
 from tidelog.io.executor import InlineExecutor, ThreadExecutor
 from tidelog.server.api.apis import APIS
 from tidelog.server.api.division import Division
-from tidelog.server.api.handlers import api_35_describe_log_dirs, api_73_assign_replicas_to_dirs
+from tidelog.server.api.handlers import (
+    api_19_create_topics,
+    api_35_describe_log_dirs,
+    api_37_create_partitions,
+    api_56_alter_partition,
+    api_73_assign_replicas_to_dirs,
+)
 from tidelog.server.api.long_requests import in_pieces, is_long, let_go
 from tidelog.wire.api import ApiKey, api
 from tidelog.wire.messages.api_00_produce import (
@@ -77,10 +83,16 @@ from tidelog.wire.messages.api_27_write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from tidelog.wire.messages.api_35_describe_log_dirs import DescribeLogDirsRequest
+from tidelog.wire.messages.api_37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from tidelog.wire.messages.api_43_elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
+)
+from tidelog.wire.messages.api_56_alter_partition import (
+    AlterPartitionData,
+    AlterPartitionRequest,
+    AlterPartitionTopic,
 )
 from tidelog.wire.messages.api_73_assign_replicas_to_dirs import (
     AssignedDirectory,
@@ -579,5 +591,51 @@ def test_the_directories_of_many_replicas_are_read_and_answered_elsewhere() -> N
     answer = asyncio.run(api_73_assign_replicas_to_dirs.handle(node, request, context))
     assert [one.id for one in answer.directories] == [UUID(int=number) for number in range(3_000)]
     assert {row.error_code for one in answer.directories for row in one.topics[0].partitions} == {Code.NONE}
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+def new_isr(rows: Any) -> AlterPartitionData:
+    return AlterPartitionData(partition_index=0, leader_epoch=1, new_isr_with_epochs=rows, partition_epoch=1)
+
+
+@pytest.mark.parametrize(
+    ("handler", "request_of"),
+    [
+        (
+            api_19_create_topics,
+            lambda rows: CreateTopicsRequest(topics=[CreatableTopic(name="t", assignments=rows)]),
+        ),
+        (
+            api_37_create_partitions,
+            lambda rows: CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=1, assignments=rows)]),
+        ),
+        (
+            api_56_alter_partition,
+            lambda rows: AlterPartitionRequest(
+                broker_id=1, topics=[AlterPartitionTopic(topic_id=UUID(int=1), partitions=[new_isr(rows)])]
+            ),
+        ),
+    ],
+    ids=["create topics", "create partitions", "alter partition"],
+)
+def test_what_one_of_those_listed_lists_is_read_elsewhere(handler: Any, request_of: Callable[[Any], Any]) -> None:
+    threads: set[int] = set()
+
+    class Listed(list[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            threads.add(threading.get_ident())
+            return super().__iter__()
+
+        def __getitem__(self, at: Any) -> Any:
+            return Listed(super().__getitem__(at))
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise refusal(Code.NOT_CONTROLLER)
+
+    controller = SimpleNamespace(request=refuse)
+    node: Any = SimpleNamespace(controller=controller, create_topics_here=refuse, executor=ThreadExecutor())
+    context: Any = SimpleNamespace(is_long=True, api_version=3)
+    asyncio.run(handler.handle(node, request_of(Listed([])), context))
     assert threads
     assert threading.get_ident() not in threads

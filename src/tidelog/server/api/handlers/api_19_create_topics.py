@@ -7,6 +7,7 @@ creation itself (KIP-1243, own writes).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
 
 
 async def handle(node: ControllerApi, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    wanted = [topic for topic in request.topics if len(topic.configs) <= CHANGES_MAX]
+    read = partial(_wanted, request)
+    wanted = await node.executor.compute(read) if context.is_long else read()
     try:
-        created = await node.create_topics_here([_new(topic) for topic in wanted], validate_only=request.validate_only)
+        created = await node.create_topics_here(wanted, validate_only=request.validate_only)
     except KafkaError as error:
         return refused(request, context, error)
     results = iter(created)
@@ -49,6 +51,10 @@ def refused(request: CreateTopicsRequest, context: RequestContext, error: KafkaE
     """The answer where nothing could be decided."""
     code = code_of(error, "CreateTopics")
     return CreateTopicsResponse(topics=[_row(CreatedTopic(one.name, code, str(error))) for one in request.topics])
+
+
+def _wanted(request: CreateTopicsRequest) -> list[NewTopic]:
+    return [_new(topic) for topic in request.topics if len(topic.configs) <= CHANGES_MAX]
 
 
 def _new(topic: CreatableTopic) -> NewTopic:

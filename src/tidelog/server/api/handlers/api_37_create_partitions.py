@@ -6,6 +6,7 @@ they are. No record moves: keys go to other partitions from then on. `validate_o
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import KafkaError
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 async def handle(
     node: ControllerApi, request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
-    wanted = [_to_grow(topic) for topic in request.topics]
+    read = partial(_wanted, request)
+    wanted = await node.executor.compute(read) if context.is_long else read()
     grown: tuple[GrownTopic, ...]
     try:
         grown = await node.controller.request(
@@ -46,6 +48,10 @@ def refused(request: CreatePartitionsRequest, context: RequestContext, error: Ka
     return CreatePartitionsResponse(
         results=[CreatePartitionsTopicResult(one.name, code, str(error)) for one in request.topics]
     )
+
+
+def _wanted(request: CreatePartitionsRequest) -> list[TopicToGrow]:
+    return [_to_grow(topic) for topic in request.topics]
 
 
 def _to_grow(topic: CreatePartitionsTopic) -> TopicToGrow:

@@ -7,6 +7,7 @@ state that is in force then.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -33,12 +34,8 @@ EPOCHS_OF_MEMBERS_FROM_VERSION = 3
 async def handle(
     node: ControllerApi, request: AlterPartitionRequest, context: RequestContext
 ) -> AlterPartitionResponse:
-    tells_epochs = context.api_version >= EPOCHS_OF_MEMBERS_FROM_VERSION
-    wanted = [
-        PartitionToAlter(TopicId(topic.topic_id), PartitionIndex(one.partition_index), _change(one, tells_epochs))
-        for topic in request.topics
-        for one in topic.partitions
-    ]
+    read = partial(_wanted, request, tells_epochs=context.api_version >= EPOCHS_OF_MEMBERS_FROM_VERSION)
+    wanted = await node.executor.compute(read) if context.is_long else read()
     sender, sender_epoch = BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch)
     try:
         altered: tuple[AlteredPartition, ...] = await node.controller.request(
@@ -52,6 +49,14 @@ async def handle(
             for topic_id, rows in groupby(altered, key=lambda one: one.topic_id)
         ]
     )
+
+
+def _wanted(request: AlterPartitionRequest, *, tells_epochs: bool) -> list[PartitionToAlter]:
+    return [
+        PartitionToAlter(TopicId(topic.topic_id), PartitionIndex(one.partition_index), _change(one, tells_epochs))
+        for topic in request.topics
+        for one in topic.partitions
+    ]
 
 
 def _change(requested: AlterPartitionData, tells_epochs: bool) -> IsrChange:
