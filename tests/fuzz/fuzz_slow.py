@@ -3,14 +3,13 @@
 `python tests/fuzz/fuzz_slow.py largest [API ...]` measures instead, for every API that a node serves (or for some, by
 key), the longest requests that it may be sent, and prints the longest step of each API.
 
-Requests of every API that a broker serves, whose lists are long: one list of each at first, with values of some kinds;
-then what was slowest is changed and tried again (a longer list, another one beside it, other values, another version).
-What is measured is how much CPU the longest step of the node's event loop takes, as the kernel counts it for that
-thread (`timed_steps/`). The first request of each API and version is not: it loads what answers it, once in the life of
-a node. The last lines are the slowest requests found.
-
-A table and no verdict, because a machine under load has slower steps; `STEP_MS_MAX` beyond which it ends with status 1
-is far above what a step may take.
+Requests of every API that any listener of a node serves, whose lists are long: one list of each at first, with values
+of some kinds; then what was slowest is changed and tried again (a longer list, another one beside it, other values,
+another version). What is measured is how much CPU the longest step of the node's event loop takes, as the kernel counts
+it for that thread, but for collections of garbage (`timed_steps/`). The first request of each API and version is not:
+it loads what answers it, once in the life of a node. What takes longer than it may is asked again a few times, and the
+shortest counts: what else the node has to do, and what the machine has, come by chance. The last lines are the slowest
+requests found. It ends with status 1 where one takes longer than it may (`step_ms_max`).
 """
 
 from __future__ import annotations
@@ -31,11 +30,13 @@ from uuid import UUID
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.clients.wire_client import WireClient, batch_of
+from support.fixtures.waiting import wait_until
 from support.load.group_member import commit, commit_request, wait_for_coordinator
-from support.nodes.node import NodeProcess
-from tidelog.server.api.apis import APIS, advertised
+from support.nodes.listeners_node import ListenersNode
+from tidelog.base.errors import Code
+from tidelog.server.api.apis import APIS
 from tidelog.server.api.dispatch import ELEMENTS_AT_ONCE_MAX
-from tidelog.server.transport.listener_roles import BROKER, CONTROLLER
+from tidelog.server.transport.listener_roles import BROKER, CONTROLLER, INTER_BROKER
 from tidelog.wire import ConsistencyState, encode_request
 from tidelog.wire.api import ApiKey, api
 from tidelog.wire.limits import ELEMENTS_MAX, lists_little, request_size_bytes_max
@@ -43,11 +44,15 @@ from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorRequest
 from tidelog.wire.messages.api_22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.wire.schema import FieldSpec, Layout, WireType, layout_of
 
-STEP_MS_MAX = 50.0
+STEP_MS_MAX = 5.0
+"""Of any step of the event loop that a peer can cause."""
+PORTION_MS_MAX = 10.0
+"""Of a portion of what the controller decides about all partitions of a broker: one of a few hundred records."""
+BY_PORTIONS = frozenset({ApiKey.UNREGISTER_BROKER})
+ASKED_AGAIN = 4
 LENGTHS = (1, 300, 3_000, 30_000, 250_000)
 TOPIC = "slow"
 KINDS = ("known", "unknown", "same", "empty")
-LEFT_OUT = frozenset({ApiKey.STOP_REPLICA, ApiKey.UPDATE_FEATURES, ApiKey.UNREGISTER_BROKER})
 BEST_KEPT = 12
 NEVER_REACHED = ConsistencyState(None, 1 << 40)
 TRANSACTION = 1
@@ -100,11 +105,13 @@ class Maker:
     """
 
     def __init__(self, topic_id: UUID, partition_count: int = 4, producer: tuple[int, int] = (-1, -1)) -> None:
-        self._topic_id = topic_id
+        self.topic_id = topic_id
+        self._made = 0
         self._partition_count = partition_count
         self._producer = producer
 
     def message(self, candidate: Candidate) -> Any:
+        self._made += 1  # what is unknown is so each time
         return self._struct(layout_of(api(candidate.key).request), candidate, (), 0)
 
     def _struct(self, layout: Layout, candidate: Candidate, path: Path_, index: int) -> Any:
@@ -126,15 +133,21 @@ class Maker:
             return self._struct(wire_type.layout, candidate, path, index)
         kind = candidate.kind
         if wire_type.kind == "uuid":
-            return self._topic_id if kind in ("known", "same") else UUID(int=index if kind == "unknown" else 0)
+            return (
+                self.topic_id
+                if kind in ("known", "same")
+                else UUID(int=index + (self._made << 64) if kind == "unknown" else 0)
+            )
         if wire_type.kind == "string":
-            return {"known": TOPIC, "same": "same", "empty": ""}.get(kind, f"{spec.name}-{index}")
+            return {"known": TOPIC, "same": "same", "empty": ""}.get(kind, f"{spec.name}-{self._made}-{index}")
         if wire_type.kind in ("bytes", "records"):
             return bytes(batch_of(b"v")) if kind == "known" else b""
         if wire_type.code == "?":
             return kind == "unknown"
         if kind == "known" and spec.name.endswith(("producer_id", "producer_epoch")):
             return self._producer[spec.name.endswith("epoch")]
+        if spec.name.endswith("_ms"):
+            return min(candidate.number, 100)  # nobody is waited for
         if spec.name == "acks":
             return -1  # without, there is no answer to wait for
         if "partition" in spec.name or "index" in spec.name:
@@ -236,27 +249,37 @@ def largest_of(key: ApiKey, version: int, maker: Maker) -> Iterator[Candidate]:
                 yield Candidate(key, version, ((path, 500), (inner, min(length, elements_max) // 501)), kind)
 
 
+def role_of(key: int) -> str:
+    """Of the listener that is asked."""
+    return next(role for role in (BROKER, INTER_BROKER, CONTROLLER) if role in APIS[key].roles)
+
+
+def step_ms_max(key: ApiKey) -> float:
+    return PORTION_MS_MAX if key in BY_PORTIONS else STEP_MS_MAX
+
+
 def measure_largest(keys: set[int]) -> None:
     """Print the longest step of each API, and of which request."""
     with tempfile.TemporaryDirectory() as directory:
-        config = {"auto.create.topics.enable": "false", "metadata.consistency.wait.ms.max": "100"}
         steps = Steps(Path(directory))
-        node = NodeProcess(Path(directory) / "data", config=config)
-        node.start()
+        node = ListenersNode(Path(directory), auto_create_topics_enable="false", metadata_consistency_wait_ms_max="100")
         try:
+            node.start()
             maker = made_ready(node)
-            (controller_port,) = node.ports - {node.port}
-            ports = {BROKER: node.port, CONTROLLER: controller_port}
             for key, served in sorted(APIS.items()):
-                if (keys and key not in keys) or key in LEFT_OUT:
+                if keys and key not in keys:
                     continue
-                role = BROKER if BROKER in served.roles else CONTROLLER
+                port = node.ports[role_of(key)]
                 of_api = largest_of(ApiKey(key), api(key).max_version, maker)
                 asked: list[tuple[Candidate, ConsistencyState | None]] = [(one, None) for one in of_api]
                 if served.are_denied or served.refuse:
                     asked += [(one, NEVER_REACHED) for one, _ in asked if one.kind == "known"][-1:]
-                measured = [measure(steps, one, maker, ports[role], state) for one, state in asked]
-                found = [one for one in measured if one is not None]
+                found = []
+                for candidate, state in asked:
+                    restore(node, maker, LARGEST_TOPIC_PARTITIONS)
+                    measured = measure(steps, candidate, maker, port, state)
+                    if measured is not None:
+                        found.append(measured)
                 assert node.is_running, f"{ApiKey(key).name}: the node went down\n{node.log[-5_000:]}"
                 for one in sorted(found, key=lambda one: -one.step_ms)[:2]:
                     sizes = f"{one.size_bytes:>9} bytes {one.answer_bytes:>9} answered"
@@ -265,7 +288,21 @@ def measure_largest(keys: set[int]) -> None:
             node.close()
 
 
-def made_ready(node: NodeProcess) -> Maker:
+def restore(node: ListenersNode, maker: Maker, partitions: int) -> None:
+    """Have the topic there and led again, whatever a request did to it."""
+
+    def is_led() -> bool:
+        with WireClient(node.port) as client:
+            described = client.describe_topic(TOPIC)
+            if described.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION:
+                client.create_topic(TOPIC, partitions=partitions)
+            maker.topic_id = described.topic_id
+            return not described.error_code and all(one.leader_id >= 0 for one in described.partitions)
+
+    wait_until(is_led, f"topic {TOPIC} is led")
+
+
+def made_ready(node: ListenersNode) -> Maker:
     """What makes requests about a topic, a group and a transactional id that are there."""
     with WireClient(node.port) as client:
         client.create_topic(TOPIC, partitions=LARGEST_TOPIC_PARTITIONS)
@@ -287,12 +324,15 @@ def made_ready(node: NodeProcess) -> Maker:
 
 
 def first_ones() -> Iterator[Candidate]:
-    for key, _, version in advertised(BROKER):
-        if key in LEFT_OUT:
-            continue
-        for path in lists_of(layout_of(api(key).request), version):
+    for number in APIS:
+        key, version = ApiKey(number), api(number).max_version
+        paths = list(lists_of(layout_of(api(key).request), version))
+        for path in paths:
             for kind in KINDS:
-                yield Candidate(ApiKey(key), version, ((path, 3_000),), kind)
+                yield Candidate(key, version, ((path, 3_000),), kind)
+        if not paths:
+            for node_id in (0, 1):
+                yield Candidate(key, version, (), "known", node_id)
 
 
 def changed(candidate: Candidate, rng: random.Random) -> Candidate:
@@ -318,13 +358,12 @@ def search(seconds: float, seed: int) -> list[Found]:
     best: list[Found] = []
     with tempfile.TemporaryDirectory() as directory:
         steps = Steps(Path(directory))
-        node = NodeProcess(Path(directory) / "data", config={"auto.create.topics.enable": "false"})
-        node.start()
+        node = ListenersNode(Path(directory), auto_create_topics_enable="false")
         try:
-            with WireClient(node.port) as client:
-                client.create_topic(TOPIC, partitions=4)
-                described = client.describe_topic(TOPIC)
-            maker, ends = Maker(described.topic_id), time.monotonic() + seconds
+            node.start()
+            maker = Maker(UUID(int=0))
+            restore(node, maker, 4)
+            ends = time.monotonic() + seconds
             todo, seen = list(first_ones()), set()
             loaded: set[tuple[ApiKey, int]] = set()
             rng.shuffle(todo)
@@ -333,11 +372,20 @@ def search(seconds: float, seed: int) -> list[Found]:
                 if candidate in seen:
                     continue
                 seen.add(candidate)
+                port = node.ports[role_of(candidate.key)]
+                restore(node, maker, 4)
                 if (candidate.key, candidate.version) not in loaded:  # the first request loads its handler, once
                     loaded.add((candidate.key, candidate.version))
-                    measure(steps, replace(candidate, lengths=()), maker, node.port)
-                found = measure(steps, candidate, maker, node.port)
-                assert node.is_running, f"{candidate}: the node went down\n{node.log[-5_000:]}"
+                    measure(steps, replace(candidate, lengths=()), maker, port)
+                found = measure(steps, candidate, maker, port)
+                for _ in range(ASKED_AGAIN):
+                    assert node.is_running, f"{candidate}: the node went down\n{node.log[-5_000:]}"
+                    if found is None or found.step_ms <= step_ms_max(candidate.key):
+                        break
+                    restore(node, maker, 4)
+                    again = measure(steps, candidate, maker, port)
+                    if again is not None and again.step_ms < found.step_ms:
+                        found = again
                 if found is None:
                     continue
                 best = sorted([*best, found], key=lambda one: -one.step_ms)
@@ -348,7 +396,7 @@ def search(seconds: float, seed: int) -> list[Found]:
                     if alike[one.candidate.key] <= 2:
                         kept.append(one)
                 best = kept[:BEST_KEPT]
-            print(f"{len(seen)} requests tried")
+            print(f"{len(seen)} requests tried, of {len({one.key for one in seen})} of {len(APIS)} APIs")
         finally:
             node.close()
     return best
@@ -365,7 +413,8 @@ def main() -> None:
     for one in best:
         print(f"{one.step_ms:8.1f} ms  {one.size_bytes:>9} bytes  {one.candidate}\n    {one.step}")
     assert best
-    assert best[0].step_ms <= STEP_MS_MAX, "a request holds the event loop for too long"
+    slow = [one for one in best if one.step_ms > step_ms_max(one.candidate.key)]
+    assert not slow, f"{len(slow)} requests hold the event loop for too long"
 
 
 if __name__ == "__main__":
