@@ -27,6 +27,8 @@ CHAOS_ARGS ?=
 WORLDS ?=
 PYTEST_ARGS ?=
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 2 ? n : 2)))
+# A file of tests, or a folder that starts something dear (tests/support/one_process.py), is run by one process.
+SPREAD = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 FAST := tests/unit tests/contracts tests/scenarios
 PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --no-input
 
@@ -41,10 +43,10 @@ demo: $(READY)
 	@$(RUN) -m tidelog demo
 
 test: $(READY)
-	@$(RUN) -m pytest -n $(JOBS) --dist load $(PYTEST_ARGS)
+	@$(RUN) -m pytest $(SPREAD) $(PYTEST_ARGS)
 
 test-fast: $(READY)
-	@$(RUN) -m pytest -q -n $(JOBS) --dist load $(PYTEST_ARGS) $(FAST)
+	@$(RUN) -m pytest -q $(SPREAD) $(PYTEST_ARGS) $(FAST)
 
 lint: $(READY)
 	@$(RUN) -m ruff check

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from support.nodes.node import NodeProcess, StartNode
+from support.one_process import is_begun_first, scope_of
+
+# A run starts hundreds of nodes and commands, each of which would compile all of Tidelog where a shell forbids to keep
+# what was compiled (as images for containers do): three times the work of a start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # The same examples in every run, however slow the machine: a red test is a change, never luck.
 settings.register_profile(
@@ -62,6 +70,22 @@ def node(start_node: StartNode) -> Iterator[NodeProcess]:
     started = start_node()
     yield started
     started.close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not is_begun_first(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Of `--dist loadfile`: as it is, but for the folders that are kept together."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    scheduling = LoadFileScheduling(config, log)
+    scheduling._split_scope = scope_of
+    return scheduling
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
