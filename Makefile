@@ -46,7 +46,7 @@ test: $(READY)
 	@$(RUN) -m pytest $(SPREAD) $(PYTEST_ARGS)
 
 test-fast: $(READY)
-	@$(RUN) -m pytest -q $(SPREAD) $(PYTEST_ARGS) $(FAST)
+	@$(RUN) -m pytest -q $(SPREAD) --hypothesis-profile=fast $(PYTEST_ARGS) $(FAST)
 
 lint: $(READY)
 	@$(RUN) -m ruff check

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from support.examples import STANDARD
 from support.nodes.node import NodeProcess, StartNode
 from support.one_process import is_begun_first, scope_of
 
@@ -24,11 +25,14 @@ sys.dont_write_bytecode = False
 # The same examples in every run, however slow the machine: a red test is a change, never luck.
 settings.register_profile(
     "tidelog",
+    max_examples=STANDARD,
     derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )
+# Of `make test-fast`: fewer of them.
+settings.register_profile("fast", settings.get_profile("tidelog"), max_examples=STANDARD // 5)
 # `pytest --hypothesis-profile=explore` looks further, at random.
 settings.register_profile(
     "explore",

@@ -247,4 +247,4 @@ def test_nothing_is_said_to_hang_while_a_coordinator_is_missing() -> None:
         with pytest.raises(TimedOutError, match="nobody leads __transaction_state-1"):
             await hanging(cluster, admin, {}, producers_answer(4))
 
-    run(work)
+    run(work, default_api_timeout_ms=200)

@@ -14,6 +14,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from support.examples import examples
 from support.old_rules.reader_rules import OLD_READER_RULES, ReaderRules
 from support.worlds.reader_world import READER, PartitionWorld, ReadingClient
 from tidelog.base.errors import LogTruncatedError
@@ -174,7 +175,7 @@ class ConsumerModel(RuleBasedStateMachine):
         assert not self.client.broken, "; ".join(self.client.broken)
 
 
-ConsumerModel.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
+ConsumerModel.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=40)
 TestConsumerModel = ConsumerModel.TestCase
 
 

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from support.examples import examples
 from support.fixtures.controlled_cluster import ONE, THREE, TWO, Cluster, leadership
 from tidelog.base.ids import BrokerEpoch, BrokerId
 from tidelog.controller import EarlyFence, Suspect, Suspicions
@@ -194,7 +195,7 @@ def test_doubts_that_pass_are_those_about_ourselves() -> None:
     assert [one for one in Doubt if one.may_pass] == [Doubt.TOO_NEW, Doubt.TOO_MANY]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_whatever_led_is_led_afterwards_by_one_that_has_it_all(seed: int) -> None:
     rng = random.Random(seed)
     replicas = [rng.sample([ONE, TWO, THREE, FOUR], rng.randrange(1, 5)) for _ in range(12)]

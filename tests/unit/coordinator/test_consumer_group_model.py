@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from support.examples import examples
 from support.fixtures.coordinated import CountingRng
 from support.fixtures.coordinated_consumers import Consumers
 from tidelog.base.errors import Code, KafkaError
@@ -403,5 +404,5 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
 TestConsumerGroups = ConsumerGroupMachine.TestCase
 TestConsumerGroups.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(60), stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

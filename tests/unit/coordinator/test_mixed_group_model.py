@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from support.examples import examples
 from support.fixtures.coordinated_consumers import Consumers, topic_id
 from tidelog.base.errors import Code, KafkaError
 from tidelog.coordinator.groups import GroupSettings
@@ -265,5 +266,5 @@ def assigned(answer: JoinGroupResponse) -> dict[str, bytes]:
 
 TestMixedGroups = MixedGroupMachine.TestCase
 TestMixedGroups.settings = settings(
-    max_examples=30, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(30), stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.examples import examples
 from support.fixtures.cleaning import clean, key_values
 from support.fixtures.logs import NOW_MS, append, lineage_of, make_batch, open_log, records_of
 from support.fixtures.memory_disk import MemoryDisk
@@ -73,7 +74,7 @@ def served_by(log: Log) -> list[Record]:
     return [record for record in records_of(log) if record.offset >= log.log_start_offset]
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", range(examples(SEEDS)))
 def test_it_is_alike_after_whatever_happened_to_the_log_meanwhile(seed: int) -> None:
     random = Random(seed)
     disk = MemoryDisk()

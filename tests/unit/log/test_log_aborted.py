@@ -8,6 +8,7 @@ from struct import Struct
 
 import pytest
 
+from support.examples import examples
 from support.fixtures.logs import DIRECTORY, NOW_MS, append, batches_of, make_batch, open_log
 from support.fixtures.memory_disk import MemoryDisk
 from support.fixtures.transactions import abort, begun, commit, entries_of, send, txn_batch
@@ -287,7 +288,7 @@ def test_a_closed_segments_index_is_synced_where_the_recovery_point_moves() -> N
     assert entries_of(open_log(disk, clean=False, recovery_point=log.recovery_point)) == [(7, 0, 1, 2)]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_power_may_fail_at_any_time(seed: int) -> None:
     """Whatever is left of the log, the index says of it what a reader of its batches finds."""
     rng = Random(seed)

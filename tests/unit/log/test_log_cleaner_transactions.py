@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from support.examples import examples
 from support.fixtures.cleaning import clean
 from support.fixtures.logs import DIRECTORY, NOW_MS, append, batches_of, make_batch, open_log
 from support.fixtures.memory_disk import MemoryDisk
@@ -358,7 +359,7 @@ class Model:
         self.log = log
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(examples(60)))
 def test_a_reader_comes_to_the_same_table_whatever_compaction_and_crashes_do(seed: int) -> None:
     model = Model(seed)
     for _ in range(6):

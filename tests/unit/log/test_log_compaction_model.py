@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from support.examples import examples
 from support.fixtures.cleaning import clean, key_values
 from support.fixtures.logs import DIRECTORY, NOW_MS, make_batch, open_log, records_of
 from support.fixtures.memory_disk import Contents, MemoryDisk, MemoryFile
@@ -174,7 +175,7 @@ class Model:
                 assert (again.is_duplicate, again.first_offset) == (True, mine[-1].base_offset)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", range(examples(SEEDS)))
 def test_no_stop_at_any_moment_loses_a_key_or_forgets_a_producer(seed: int) -> None:
     model = Model(seed)
     steps = [model.append] * 4 + [model.flush, model.compact, model.compact, model.delete_from_the_start]

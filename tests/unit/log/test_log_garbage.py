@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from support.fixtures.logs import DIRECTORY, NOW_MS, append, batches_of, make_batch, open_log
 from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import CorruptLogError, DiskError, KafkaError
@@ -77,7 +78,7 @@ def use(log: Log) -> None:
     clean=st.booleans(),
     recovery_point=st.integers(0, 25),
 )
-@settings(max_examples=300, report_multiple_bugs=False)
+@settings(max_examples=examples(300), report_multiple_bugs=False)
 def test_any_damage_is_survived(
     damages: list[tuple[str, tuple[str, bytes], int]], clean: bool, recovery_point: int
 ) -> None:

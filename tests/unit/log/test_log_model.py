@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from support.examples import examples
 from support.fixtures.logs import DIRECTORY, NOW_MS, batches_of, lineage_of, make_batch, open_log
 from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, DiskError, KafkaError
@@ -305,4 +306,4 @@ class LogMachine(RuleBasedStateMachine):
 
 
 TestLogMachine = LogMachine.TestCase
-TestLogMachine.settings = settings(max_examples=150, stateful_step_count=30, report_multiple_bugs=False)
+TestLogMachine.settings = settings(max_examples=examples(150), stateful_step_count=30, report_multiple_bugs=False)

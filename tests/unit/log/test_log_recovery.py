@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.examples import examples
 from support.fixtures.logs import (
     DIRECTORY,
     FLIGHTS,
@@ -212,7 +213,7 @@ def test_a_flipped_bit_cuts_the_log_and_nothing_is_thrown_away(field: str, bit: 
     reads_well(log, "0123")
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_what_was_cut_off_survives_a_loss_of_power(seed: int) -> None:
     disk = MemoryDisk()
     written(disk, **SEGMENTED).flush()

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from support.examples import examples
 from support.fixtures.logs import DIRECTORY, NOW_MS, append, lineage_of, make_batch, open_log, values_of
 from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import DiskError
@@ -239,7 +240,7 @@ def test_truncation_in_a_gap_leaves_the_end_where_it_was_asked_for() -> None:
     assert append(log, "b", epoch=2).first_offset == 15
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(examples(30)))
 @pytest.mark.parametrize("segment_size_bytes", [3 * SIZE, 1 << 20])
 def test_what_was_truncated_does_not_come_back_with_the_power(seed: int, segment_size_bytes: int) -> None:
     """Recovery does not look below the recovery point: what stands there has to be what was left."""
@@ -257,7 +258,7 @@ def test_what_was_truncated_does_not_come_back_with_the_power(seed: int, segment
     assert again.recovery.damages == []
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(examples(10)))
 def test_segments_that_truncation_removed_do_not_come_back_with_the_power(seed: int) -> None:
     disk = MemoryDisk()
     log = filled(disk)

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from support.examples import examples
 from support.worlds.quorum_node import OneNode, fetch, key, voter_set
 from support.worlds.quorum_random import play
 from support.worlds.quorum_world import QuorumWorld
@@ -240,12 +241,12 @@ def test_a_voter_that_lost_its_disk_is_replaced_by_its_new_directory() -> None:
     world.run_until(lambda: world.active not in (None, leader))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_whatever_happens_while_voters_change_nothing_committed_is_lost(seed: int) -> None:
     play(seed, has_directories=True)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_whatever_happens_while_voters_go_into_the_log_nothing_committed_is_lost(seed: int) -> None:
     play(seed, is_configured=True)
 

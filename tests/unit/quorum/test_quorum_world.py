@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.examples import examples
 from support.worlds.quorum_random import play
 from support.worlds.quorum_world import Conditions, Machine, QuorumWorld
 from tidelog.quorum import Role
@@ -32,14 +33,14 @@ def test_a_quorum_of_one_elects_itself_when_it_is_made() -> None:
     assert world.now_ms == 0
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_a_fresh_cluster_elects_within_300_ms(seed: int) -> None:
     world = QuorumWorld(3, seed=seed)
     world.start()
     assert world.run_until(lambda: world.active) <= 300
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_a_leader_that_dies_is_followed_at_once(seed: int) -> None:
     world, leader = started(3, seed=seed)
     until_all_know(world, leader.propose("m1"))
@@ -47,7 +48,7 @@ def test_a_leader_that_dies_is_followed_at_once(seed: int) -> None:
     assert world.run_until(lambda: world.active not in (None, leader)) <= 150
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(examples(10)))
 def test_a_leader_that_stops_is_followed_at_once(seed: int) -> None:
     world, leader = started(3, seed=seed)
     until_all_know(world, leader.propose("m1"))
@@ -149,6 +150,6 @@ def test_old_and_new_fetches_go_together_under_loss() -> None:
     world.check_logs()
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(examples(60)))
 def test_whatever_happens_nothing_committed_is_lost_and_there_is_a_leader_in_the_end(seed: int) -> None:
     play(seed)

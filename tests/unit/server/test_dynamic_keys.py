@@ -119,7 +119,9 @@ class World:
         )
 
     async def stop(self) -> None:
+        """As a node that failed: one that stops in good order waits for another broker, and there is none."""
         self._running[1].close()
+        self.node.failure.set_result("the tests are over")
         await self.node.stop()
 
     # What a test does.

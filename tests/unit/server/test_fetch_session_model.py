@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from support.examples import examples
 from support.fixtures.fetch_model import SessionReader, ToyNode, View
 from tidelog.base.errors import Code
 from tidelog.server.api import fetch_reading
@@ -170,7 +171,7 @@ class SessionInTurnsModel(SessionModel):
             self._patch.undo()
 
 
-SessionModel.TestCase.settings = settings(max_examples=300, stateful_step_count=30)
+SessionModel.TestCase.settings = settings(max_examples=examples(300), stateful_step_count=30)
 TestSessions = SessionModel.TestCase
 SessionInTurnsModel.TestCase.settings = SessionModel.TestCase.settings
 TestSessionsInTurns = SessionInTurnsModel.TestCase

@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from support.clients.wire_samples import sample
+from support.examples import examples
 from support.fixtures.coordinated_consumers import partition, topic_id
 from support.fixtures.led_offsets import Led
 from support.fixtures.memory_disk import MemoryDisk
@@ -153,7 +154,7 @@ def likely(random: Random, session: Session, request: Any) -> Any:
     return request
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_whatever_decodes_is_answered(seed: int) -> None:
     random = Random(seed)
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from support.examples import examples
 from support.fixtures.led_offsets import SetClock
 from support.fixtures.logs import DIRECTORY, open_log
 from support.fixtures.memory_disk import MemoryDisk
@@ -270,7 +271,7 @@ def test_one_that_came_from_the_leader_meanwhile_stays_the_latest() -> None:
     assert told == [(9, loaded)]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(examples(10)))
 def test_a_loss_of_power_leaves_no_hole_before_the_segment_that_a_snapshot_begins(seed: int) -> None:
     """What a leader has appended and not synced yet is in the segment that the snapshot closes."""
     disk, clock = SimulatedDisk(), SetClock()

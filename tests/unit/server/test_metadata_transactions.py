@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from support.examples import examples
 from support.worlds.simulated_quorum import EVERYBODY, Quorum, run_quorum
 from tidelog.journal import Decision
 from tidelog.metadata import MetadataImage
@@ -82,7 +83,7 @@ def test_every_image_has_all_of_it_or_nothing() -> None:
     run_quorum(story, settings={"controller.partition.changes.max": "10"})
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(12)))
 def test_a_leader_that_is_killed_midway_leaves_nothing_of_it_or_all(seed: int) -> None:
     async def story(quorum: Quorum) -> None:
         await quorum.start()

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from support.examples import examples
 from support.fixtures.share_states import changed
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import CorrelationId, LeaderEpoch, Offset
@@ -381,6 +382,6 @@ def runs_of(offsets: list[int]) -> list[list[int]]:
 
 
 SharePartitionModel.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(30), stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestSharePartition = SharePartitionModel.TestCase

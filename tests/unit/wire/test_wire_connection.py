@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from tidelog.base.errors import MalformedMessageError
 from tidelog.wire.api import ApiKey
 from tidelog.wire.connection import BUFFER_SIZE_BYTES_MIN, FrameReceiver
@@ -39,7 +40,7 @@ def test_frames_come_out_of_a_stream_that_comes_byte_by_byte() -> None:
     assert receive(FrameReceiver(LIMIT), b"".join(map(frame_of, contents)), [1]) == contents
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     sizes=st.lists(
         st.one_of(st.integers(0, 200), st.integers(0, 300_000), st.sampled_from(SIZES_OF_NOTE)),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from support.clients.kafka_python_messages import decode_response_with_kafka_python, encode_request_with_kafka_python
 from support.clients.wire_samples import SHARED_MESSAGE_IDS, SHARED_MESSAGES, sample
+from support.examples import examples
 from tidelog.base.errors import MalformedMessageError
 from tidelog.wire import (
     ApiKey,
@@ -77,7 +78,7 @@ def test_a_request_without_a_client_id() -> None:
     assert decode_request_header(frame)[0].client_id is None
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(state=STATES, client_id=st.one_of(st.none(), st.text(max_size=20)))
 def test_the_consistency_state_travels_in_flexible_headers(state: ConsistencyState, client_id: str | None) -> None:
     request = MetadataRequest(topics=[])

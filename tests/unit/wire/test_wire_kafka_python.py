@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from support.clients.kafka_python_messages import decode_with_kafka_python, encode_with_kafka_python, highest_version
 from support.clients.wire_samples import SHARED_MESSAGE_IDS, SHARED_MESSAGES, message_id, messages, sample
+from support.examples import examples
 from tidelog.wire import decode, encode
 from tidelog.wire.messages.api_18_api_versions import ApiVersionsResponse
 
@@ -23,7 +24,7 @@ def test_kafka_python_knows_every_version_that_we_declare() -> None:
 
 
 @pytest.mark.parametrize(("cls", "version"), SHARED_MESSAGES, ids=SHARED_MESSAGE_IDS)
-@settings(max_examples=settings().max_examples // 20)
+@settings(max_examples=examples(5))
 @given(data=st.data())
 def test_both_write_the_same_bytes_and_read_each_other(cls: type[Any], version: int, data: st.DataObject) -> None:
     message = data.draw(messages(cls, version))

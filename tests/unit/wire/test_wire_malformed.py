@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.clients.wire_samples import ALL_MESSAGE_IDS, ALL_MESSAGES, sample
+from support.examples import examples
 from tidelog.base.errors import Code, KafkaError, MalformedMessageError, TooManyElementsError
 from tidelog.wire import decode, encode
 from tidelog.wire.limits import ELEMENTS_MAX
@@ -63,7 +64,7 @@ def test_bytes_after_a_message_are_malformed(cls: type[Any], version: int) -> No
         decode(cls, raw + b"\0", version)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(raw=st.binary(max_size=200), which=st.sampled_from(ALL_MESSAGES))
 def test_random_bytes_are_malformed_or_a_message(raw: bytes, which: tuple[type[Any], int]) -> None:
     cls, version = which

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.clients.wire_samples import ALL_MESSAGE_IDS, ALL_MESSAGES, messages, sample
+from support.examples import examples
 from tidelog.wire import decode, encode, encode_pieces
 
 
 @pytest.mark.parametrize(("cls", "version"), ALL_MESSAGES, ids=ALL_MESSAGE_IDS)
-@settings(max_examples=settings().max_examples // 10)
+@settings(max_examples=examples(10))
 @given(data=st.data())
 def test_decode_is_the_inverse_of_encode(cls: type[Any], version: int, data: st.DataObject) -> None:
     message = data.draw(messages(cls, version))
