@@ -1,6 +1,7 @@
 # make demo     the main job: real flights through three nodes that are ruined, checked to the record
-# make test     every test, on JOBS processes (2 of them, or one for each core)
-# make test-fast  what whoever edits runs again and again: everything that starts no process, in about two minutes
+# make test     a test of every rule, on JOBS processes (2 of them, or one for each core)
+# make test-all   those that show the same in a longer form as well, marked slow: half as long again
+# make test-fast  what whoever edits runs again and again: everything that starts no process, in about a minute and a half
 # make lint     formatting, types, import contracts
 # make bench    every benchmark beside its peer
 # make fuzz     the fuzzers, FUZZ_SECONDS each
@@ -32,7 +33,7 @@ SPREAD = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 FAST := tests/unit tests/contracts tests/scenarios
 PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help setup demo test test-fast lint format bench fuzz sim chaos worlds mutants peers librdkafka constraints clean
+.PHONY: help setup demo test test-all test-fast lint format bench fuzz sim chaos worlds mutants peers librdkafka constraints clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -43,10 +44,13 @@ demo: $(READY)
 	@$(RUN) -m tidelog demo
 
 test: $(READY)
+	@$(RUN) -m pytest $(SPREAD) -m "not slow" $(PYTEST_ARGS)
+
+test-all: $(READY)
 	@$(RUN) -m pytest $(SPREAD) $(PYTEST_ARGS)
 
 test-fast: $(READY)
-	@$(RUN) -m pytest -q $(SPREAD) --hypothesis-profile=fast $(PYTEST_ARGS) $(FAST)
+	@$(RUN) -m pytest -q $(SPREAD) -m "not slow" --hypothesis-profile=fast $(PYTEST_ARGS) $(FAST)
 
 lint: $(READY)
 	@$(RUN) -m ruff check

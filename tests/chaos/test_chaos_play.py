@@ -28,7 +28,6 @@ def forget(stage: Stage) -> Iterator[str]:
 FORGET = Fault(kind="forget", strike=forget, hurts=Hurt.DISK, seconds=(0.0, 0.0), cost=Cost.TOLD_LOSSES)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_what_is_lost_is_found_and_who_reads_is_told(tmp_path: Path) -> None:
     row = play(Plan(kind=FORGET.kind, faults=[FORGET], seed=1, seconds=0.1), tmp_path, is_sealed=False)

@@ -49,6 +49,7 @@ def cluster_id(cluster: Cluster) -> ClusterId:
     return owner.cluster_id
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_second_node_with_the_same_id(cluster: Cluster, tmp_path: Path) -> None:
     """It is not let in while the first one lives, and gives up once it knows that it does."""

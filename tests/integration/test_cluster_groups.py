@@ -9,7 +9,7 @@ from support.load.verifying_groups import verifying_group
 from support.nodes.cluster import Cluster
 
 PARTITIONS = 4
-RECORDS = 300
+RECORDS = 150
 COMMITS = 10
 
 

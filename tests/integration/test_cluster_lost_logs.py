@@ -118,7 +118,7 @@ def test_whoever_lost_its_log_is_not_elected_while_another_that_was_in_sync_is_a
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("how", ["stop", pytest.param("kill", marks=pytest.mark.slow)])
 def test_a_log_may_go_while_its_node_runs(cluster: Cluster, topic: str, how: str) -> None:
     """What is open is read and written on; the loss is found at the next start. A stop is not a clean one then."""
     leader = fill(cluster, topic)
@@ -133,7 +133,7 @@ def test_a_log_may_go_while_its_node_runs(cluster: Cluster, topic: str, how: str
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("how", ["stop", pytest.param("kill", marks=pytest.mark.slow)])
 def test_a_log_whose_beginning_went_without_a_trace_is_no_log_that_begins_later(
     cluster: Cluster, topic: str, how: str
 ) -> None:

@@ -9,7 +9,7 @@ from support.nodes.cluster import Cluster
 from support.nodes.cluster_files import check_replicas_agree
 
 PARTITIONS = 3
-RECORDS = 500  # of each producer, between one event and the next
+RECORDS = 200  # of each producer, between one event and the next
 
 
 @pytest.mark.timeout(180)

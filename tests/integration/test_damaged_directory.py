@@ -67,23 +67,22 @@ def refusal_of(node: NodeProcess) -> str:
     return said
 
 
-@pytest.mark.parametrize("ends", ["stop", "kill"])
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda path: path.unlink(missing_ok=True),
-        lambda path: path.write_bytes(b"\0\xff garbled \n\n"),
-        lambda path: path.write_bytes(b"0\n5\nkept 0 7\n"),
-        lambda path: path.write_bytes(b""),
-    ],
-    ids=["missing", "garbled", "cut short", "empty"],
-)
-def test_checkpoints_can_be_done_without(filled: NodeProcess, damage: Callable[[Path], object], ends: str) -> None:
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "missing": lambda path: path.unlink(missing_ok=True),
+    "garbled": lambda path: path.write_bytes(b"\0\xff garbled \n\n"),
+    "cut short": lambda path: path.write_bytes(b"0\n5\nkept 0 7\n"),
+    "empty": lambda path: path.write_bytes(b""),
+}
+
+
+@pytest.mark.parametrize("ends", ["stop", pytest.param("kill", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_checkpoints_can_be_done_without(filled: NodeProcess, damage: str, ends: str) -> None:
     if ends == "kill":
         filled.start()
         filled.kill()
     for name in CHECKPOINTS[:2]:
-        damage(directory(filled) / name)
+        DAMAGES[damage](directory(filled) / name)
     filled.start()
     assert_all_there(filled)
     produce_one(filled, RECORDS)
@@ -172,24 +171,21 @@ def test_directories_of_two_clusters_are_refused(start_node: Callable[..., NodeP
     node.close()
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
+def test_a_directory_of_another_node_or_release_is_refused(filled: NodeProcess) -> None:
+    properties = directory(filled) / "meta.properties"
+    before = properties.read_text()
+    for line, expected in (
         ("version=2", "version"),
         ("version=0", "version"),
         ("node.id=7", "node 7"),
         ("node.id=seven", "node.id"),
-    ],
-)
-def test_a_directory_of_another_node_or_release_is_refused(filled: NodeProcess, line: str, expected: str) -> None:
-    properties = directory(filled) / "meta.properties"
-    before = properties.read_text()
-    key = line.partition("=")[0]
-    lines = [line if found.startswith(key) else found for found in before.splitlines()]
-    properties.write_text("\n".join(lines) + "\n")
-    said = refusal_of(filled)
-    assert expected in said
-    assert str(directory(filled)) in said
+    ):
+        key = line.partition("=")[0]
+        lines = [line if found.startswith(key) else found for found in before.splitlines()]
+        properties.write_text("\n".join(lines) + "\n")
+        said = refusal_of(filled)
+        assert expected in said
+        assert str(directory(filled)) in said
     properties.write_text(before)
     filled.start()
     assert_all_there(filled)

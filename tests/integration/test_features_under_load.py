@@ -23,7 +23,7 @@ from tidelog.client.admin.cluster_descriptions import FeatureUpdate
 from tidelog.metadata.features import METADATA_VERSION_FEATURE, metadata_version_named, release_levels
 
 PARTITIONS = 2
-RECORDS = 60  # of each producer, between one change and the next
+RECORDS = 30  # of each producer, between one change and the next
 FIRST = {"metadata.version": 22, "transaction.version": 0, "group.version": 0}
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from support.load.copying import copy_while_all_are_killed, python_copier
+from support.load.copying import copy_while_nodes_are_killed, python_copier
 
 
 @pytest.mark.timeout(400)
 def test_each_input_counts_once_whoever_dies(tmp_path: Path) -> None:
-    copy_while_all_are_killed(tmp_path, python_copier("confluent"), "copy")
+    copy_while_nodes_are_killed(tmp_path, python_copier("confluent"), "copy")

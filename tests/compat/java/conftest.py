@@ -35,9 +35,9 @@ def java_clients(needs_kafka: None, tmp_path_factory: pytest.TempPathFactory) ->
         yield jvm
 
 
-@pytest.fixture(params=["shared_node", "kafka_peer"])
+@pytest.fixture(params=["shared_node", pytest.param("kafka_peer", marks=pytest.mark.slow)])
 def broker(needs_kafka: None, request: pytest.FixtureRequest) -> NodeProcess | KafkaPeer:
-    """A node, and then Apache Kafka: the same stories end in the same way."""
+    """A node, and (which no change of ours can alter) Apache Kafka: the same stories end in the same way."""
     found: NodeProcess | KafkaPeer = request.getfixturevalue(request.param)
     return found
 

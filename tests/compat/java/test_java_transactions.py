@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
 from support.clients.kafka_peer import java_command
-from support.load.copying import copy_while_all_are_killed
+from support.load.copying import ROLES, copy_while_nodes_are_killed
 
 COPIER = Path(__file__).parents[2] / "support" / "clients" / "java" / "Copier.java"
 
 
 @pytest.mark.timeout(400)
-def test_each_input_counts_once_whoever_dies(needs_kafka: None, tmp_path: Path) -> None:
-    copy_while_all_are_killed(tmp_path, java_command([str(COPIER)]), "copy")
+@pytest.mark.parametrize(
+    "roles",
+    [
+        pytest.param(["the coordinator of the transaction"], id="one"),
+        pytest.param(ROLES, id="all", marks=pytest.mark.slow),
+    ],
+)
+def test_each_input_counts_once_whoever_dies(needs_kafka: None, tmp_path: Path, roles: Collection[str]) -> None:
+    copy_while_nodes_are_killed(tmp_path, java_command([str(COPIER)]), "copy", roles)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
-from support.load.copying import copy_while_all_are_killed, python_copier
+from support.load.copying import ROLES, copy_while_nodes_are_killed, python_copier
 
 
 @pytest.mark.timeout(400)
-def test_each_input_counts_once_whoever_dies(tmp_path: Path) -> None:
-    copy_while_all_are_killed(tmp_path, python_copier("kafka_python"), "copy")
+@pytest.mark.parametrize(
+    "roles",
+    [
+        pytest.param(["the coordinator of the transaction"], id="one"),
+        pytest.param(ROLES, id="all", marks=pytest.mark.slow),
+    ],
+)
+def test_each_input_counts_once_whoever_dies(tmp_path: Path, roles: Collection[str]) -> None:
+    copy_while_nodes_are_killed(tmp_path, python_copier("kafka_python"), "copy", roles)

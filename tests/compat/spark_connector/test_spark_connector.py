@@ -14,7 +14,6 @@ from support.nodes.node import StartNode
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_every_row_is_copied_once(start_node: StartNode, tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tidelog[spark-local]'")
     if (reason := missing_peers(jars=SPARK_JARS)) is not None:

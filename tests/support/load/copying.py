@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,10 +18,10 @@ from tidelog.base.errors import TidelogError
 from tidelog.client.admin.admin import Admin
 from tidelog.wire.messages.api_10_find_coordinator import KEY_TYPE_TRANSACTION
 
-__all__ = ["Copying", "copy_while_all_are_killed", "python_copier"]
+__all__ = ["ROLES", "Copying", "copy_while_nodes_are_killed", "python_copier"]
 
 PARTITIONS = 3
-INPUTS_PER_ACT = 1_200
+INPUTS_PER_ACT = 600
 INPUTS_BEFORE_A_KILL = 60
 COPY_SECONDS_MAX = 120.0
 COPIERS_THAT_END_MAX = 12
@@ -155,8 +155,12 @@ ROLES: dict[str, Callable[[Cluster, Copying], ClusterNode]] = {
 }
 
 
-def copy_while_all_are_killed(home: Path, command: Sequence[str], name: str) -> None:
-    """Three nodes. Each that has a part in the copy is killed during it, and starts again; then so is the copier."""
+def copy_while_nodes_are_killed(home: Path, command: Sequence[str], name: str, roles: Collection[str] = ROLES) -> None:
+    """Three nodes. Those that have these parts in the copy are killed during it, and start again; then the copier is.
+
+    Args:
+        roles: some of `ROLES`.
+    """
     config = PROMPT | {"transaction.state.log.num.partitions": "4", "group.initial.rebalance.delay.ms": "0"}
     cluster = Cluster(home / "data", config=config)
     try:
@@ -164,8 +168,8 @@ def copy_while_all_are_killed(home: Path, command: Sequence[str], name: str) -> 
         with Copying(cluster, command, name, home) as copying:
             copying.write(INPUTS_PER_ACT)
             copying.wait_until_copied(INPUTS_BEFORE_A_KILL)
-            for role in ROLES.values():
-                node, before = role(cluster, copying), copying.copied()
+            for role in roles:
+                node, before = ROLES[role](cluster, copying), copying.copied()
                 copying.write(INPUTS_PER_ACT)
                 copying.wait_until_copied(before + INPUTS_BEFORE_A_KILL)
                 node.kill()
