@@ -99,7 +99,7 @@ def test_whoever_lost_its_log_is_not_elected_and_gets_it_again(cluster: Cluster,
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("how", ["kill", pytest.param("stop", marks=pytest.mark.slow)])
 def test_whoever_lost_its_log_is_not_elected_while_another_that_was_in_sync_is_away(
     cluster: Cluster, topic: str, how: str
 ) -> None:

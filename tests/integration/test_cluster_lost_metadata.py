@@ -71,7 +71,7 @@ def test_what_was_committed_is_neither_lost_nor_replaced(cluster: Cluster, topic
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("what", ["directory", "quorum-state"])
+@pytest.mark.parametrize("what", [pytest.param("directory", marks=pytest.mark.slow), "quorum-state"])
 def test_a_node_waits_for_the_quorum_that_needs_a_node_that_is_away(
     cluster: Cluster, topic: str, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
