@@ -18,6 +18,7 @@ class Cause(Enum):
     SYNC = "the time for members to sync"
     CONSUMER_SESSION = "the session of a member of a consumer group"
     CONSUMER_REVOCATION = "the time for it to give partitions up"
+    SHARE_SESSION = "the session of a member of a share group"
 
 
 class Alarm(NamedTuple):

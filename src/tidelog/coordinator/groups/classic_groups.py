@@ -15,6 +15,7 @@ from tidelog.coordinator.groups.consumer.consumer_groups import ConsumerGroups
 from tidelog.coordinator.groups.group import DOWNGRADED_MS, Change, Group
 from tidelog.coordinator.groups.group_journal import GroupJournal
 from tidelog.coordinator.groups.records import NAME_SIZE_BYTES_MAX
+from tidelog.coordinator.groups.share.share_groups import ShareGroups
 from tidelog.coordinator.memory import CoordinatorMemory
 from tidelog.journal import Moment, RequestId
 from tidelog.wire.messages.api_11_join_group import JoinGroupRequest
@@ -36,12 +37,15 @@ class ClassicGroups:
         journal: GroupJournal,
         groups: dict[str, Group],
         consumer_groups: ConsumerGroups,
+        share_groups: ShareGroups,
+        *,
         memory: CoordinatorMemory,
         rng: Rng,
     ) -> None:
         self.groups = groups
         self._journal = journal
         self._consumer_groups = consumer_groups
+        self._share_groups = share_groups
         self._classic_members = ClassicMembers(consumer_groups.members, journal, rng)
         self._memory = memory
         self._rng = rng
@@ -92,6 +96,7 @@ class ClassicGroups:
             membership.check_join(self._journal, joiner)
             if self._classic_members.serves(group_id) and self._classic_members.on_join(at, joiner):
                 return
+            self._check_no_share_group(group_id)
             self._consumer_groups.give_up(group_id)
             group = self.groups.get(group_id)
             if group is None:
@@ -112,6 +117,7 @@ class ClassicGroups:
             if self._classic_members.serves(request.group_id):
                 self._classic_members.on_sync(request, request_id)
                 return
+            self._check_no_share_group(request.group_id)
             group = self._member_group(request.group_id)
             membership.on_sync(self._journal, at, group, request, request_id)
 
@@ -183,6 +189,13 @@ class ClassicGroups:
         if group is None:
             raise refusal(Code.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}: join again")
         return group
+
+    def _check_no_share_group(self, group_id: str) -> None:
+        if group_id in self._share_groups.groups:
+            raise refusal(
+                Code.INCONSISTENT_GROUP_PROTOCOL,
+                f"group {group_id!r} is a share group: consumers take another group.id",
+            )
 
 
 def checked_group_id(group_id: str) -> str:

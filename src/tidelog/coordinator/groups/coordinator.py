@@ -19,7 +19,6 @@ from collections.abc import Collection, Sequence
 
 from tidelog.base.errors import Code, CorruptLogError, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.base.invariant import invariant
 from tidelog.base.ports import Rng
 from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.coordinator.groups import describe, offsets, transactional_offsets
@@ -31,6 +30,8 @@ from tidelog.coordinator.groups.group import Group, restored
 from tidelog.coordinator.groups.group_journal import GroupJournal
 from tidelog.coordinator.groups.records import NAME_SIZE_BYTES_MAX, decode_group
 from tidelog.coordinator.groups.settings import GroupSettings
+from tidelog.coordinator.groups.share.share_groups import ShareGroups
+from tidelog.coordinator.groups.share.share_journal import ShareJournal
 from tidelog.coordinator.groups.state import check_record
 from tidelog.coordinator.memory import CoordinatorMemory
 from tidelog.journal import CoordinatorReady, Moment, RequestId, SendId
@@ -51,6 +52,7 @@ class GroupCoordinator:
     Attributes:
         classic_groups: groups of the classic protocol.
         consumer_groups: those of KIP-848.
+        share_groups: those of KIP-932.
         names_topics: whether the records of offsets name topics by their ids; may be set at any time, as the level of
             the metadata changes. Records of both kinds are read.
     """
@@ -72,7 +74,11 @@ class GroupCoordinator:
         self._restored = CoordinatorMemory(sys.maxsize)  # until it is active: `restore` may run on another thread
         self._journal = GroupJournal(settings, self._memory)
         self.consumer_groups = ConsumerGroups(self._journal, self.groups, rng)
-        self.classic_groups = ClassicGroups(self._journal, self.groups, self.consumer_groups, self._memory, rng)
+        share_journal = ShareJournal(self._journal, lambda: self.consumer_groups.members.topics)
+        self.share_groups = ShareGroups(self._journal, self.groups, share_journal)
+        self.classic_groups = ClassicGroups(
+            self._journal, self.groups, self.consumer_groups, self.share_groups, memory=self._memory, rng=rng
+        )
         self._expiry = OffsetExpiry(self._journal, self.groups)
 
     @property
@@ -152,6 +158,7 @@ class GroupCoordinator:
         journal.state.pending.charge(self._memory)
         self.classic_groups.start(at)
         self.consumer_groups.start(at)
+        self.share_groups.start(at)
         self._expiry.start(at)
         self.classic_groups.rebalance_if_due(at)
 
@@ -165,6 +172,7 @@ class GroupCoordinator:
         outcome = error or refusal(Code.NOT_COORDINATOR)
         self.classic_groups.release(outcome)
         self.consumer_groups.release(outcome)
+        self.share_groups.release(outcome)
         journal.state.pending.release()
 
     # What clients ask.
@@ -182,6 +190,7 @@ class GroupCoordinator:
         try:
             if len(group_id) > NAME_SIZE_BYTES_MAX // 4:
                 check_length(group_id)
+            self._check_has_offsets(group_id)
             group = self.groups.get(group_id)
             if not self.consumer_groups.check_commit(request, api_version):
                 offsets.check_committer(journal, at, group, request, api_version)
@@ -202,6 +211,7 @@ class GroupCoordinator:
 
         def commit(at: Moment) -> None:
             group = self.groups.get(checked_group_id(request.group_id))
+            self._check_has_offsets(request.group_id)
             transactional_offsets.check_producer(request)
             if not self.consumer_groups.check_transactional_commit(request):
                 transactional_offsets.check_committer(self._journal, group, request)
@@ -308,6 +318,10 @@ class GroupCoordinator:
         """Answered with a `DeletableGroupResult`."""
 
         def delete(at: Moment) -> None:
+            share_group = self.share_groups.groups.get(group_id)
+            if share_group is not None:
+                self.share_groups.offsets.on_delete_group(request_id, share_group)
+                return
             group = self.groups.get(group_id)
             offsets.on_delete_group(self._journal, group, group_id, request_id)
             self.consumer_groups.members.settle_memory()
@@ -341,8 +355,8 @@ class GroupCoordinator:
         journal.write_in_parts(record for one in groups for record in offsets.tombstones(journal, one, names))
 
     def on_sent(self, send_id: SendId, outcome: object, *, now_ms: int, wall_ms: int) -> None:
-        """Never called: groups send nothing to other brokers."""
-        invariant(False, "group coordinator {} was answered {}, which it did not ask", self.partition, send_id)
+        """Share coordinators answered: share groups alone send something."""
+        self.share_groups.on_sent(send_id, outcome)
 
     def on_committed(self, end_offset: Offset) -> None:
         """Everything below `end_offset` (exclusive) is there to stay."""
@@ -359,6 +373,7 @@ class GroupCoordinator:
                 break
             self._on_due(alarm, at)
         self.consumer_groups.on_time(at)
+        self.share_groups.on_time(at)
         self._expiry.on_time(at)
         self.consumer_groups.members.settle_memory()
 
@@ -366,7 +381,12 @@ class GroupCoordinator:
         """When to call `on_time`, by the clock of `now_ms`; None while there is nothing to wait for."""
         if not self._journal.is_active:
             return None
-        known = (self._journal.deadlines.next_ms(), self.consumer_groups.next_ms, self._expiry.next_ms)
+        known = (
+            self._journal.deadlines.next_ms(),
+            self.consumer_groups.next_ms,
+            self.share_groups.next_ms,
+            self._expiry.next_ms,
+        )
         return min((one for one in known if one is not None), default=None)
 
     # What to do about it.
@@ -383,4 +403,11 @@ class GroupCoordinator:
         if alarm.cause in (Cause.CONSUMER_SESSION, Cause.CONSUMER_REVOCATION):
             self.consumer_groups.on_due(alarm, at)
             return
+        if alarm.cause is Cause.SHARE_SESSION:
+            self.share_groups.on_due(alarm, at)
+            return
         self.classic_groups.on_due(alarm, at)
+
+    def _check_has_offsets(self, group_id: str) -> None:
+        if group_id in self.share_groups.groups:
+            raise refusal(Code.GROUP_ID_NOT_FOUND, f"group {group_id!r} is a share group, which commits no offsets")

@@ -9,6 +9,8 @@ from tidelog.coordinator.groups.consumer.describe_consumer_groups import CONSUME
 from tidelog.coordinator.groups.consumer.describe_consumer_groups import listed as listed_consumer_groups
 from tidelog.coordinator.groups.group import Group, GroupState
 from tidelog.coordinator.groups.group_journal import GroupJournal
+from tidelog.coordinator.groups.share.describe_share_groups import SHARE
+from tidelog.coordinator.groups.share.describe_share_groups import listed as listed_share_groups
 from tidelog.wire.messages.api_15_describe_groups import DescribedGroup, DescribedGroupMember
 from tidelog.wire.messages.api_16_list_groups import ListedGroup
 
@@ -52,7 +54,7 @@ def listed(
 ) -> tuple[ListedGroup, ...]:
     """All groups, or those in one of some states and of one of some types, whatever the case of the letters."""
     wanted_states = {one.lower() for one in states}
-    wanted_types = {one.lower() for one in types} or {CLASSIC, CONSUMER}
+    wanted_types = {one.lower() for one in types} or {CLASSIC, CONSUMER, SHARE}
     state = journal.state
     found: list[ListedGroup] = []
     if CLASSIC in wanted_types:
@@ -69,4 +71,6 @@ def listed(
         )
     if CONSUMER in wanted_types:
         found += listed_consumer_groups(state.consumer_groups)
+    if SHARE in wanted_types:
+        found += listed_share_groups(state.share_groups)
     return tuple(one for one in found if not wanted_states or one.group_state.lower() in wanted_states)

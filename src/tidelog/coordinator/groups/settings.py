@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
+from tidelog.coordinator.groups.share.settings import ShareGroupSettings
 
 MINUTE_MS = 60_000
 
@@ -25,6 +26,7 @@ class GroupSettings:
         offsets_retention_ms: `offsets.retention.minutes`, in milliseconds.
         retention_check_interval_ms: `offsets.retention.check.interval.ms`.
         consumer: those of consumer groups (KIP-848).
+        share: those of share groups (KIP-932).
     """
 
     session_timeout_ms_min: int = 6_000
@@ -35,3 +37,4 @@ class GroupSettings:
     offsets_retention_ms: int = 7 * 24 * 60 * MINUTE_MS
     retention_check_interval_ms: int = 10 * MINUTE_MS
     consumer: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
+    share: ShareGroupSettings = field(default_factory=ShareGroupSettings)

@@ -23,6 +23,8 @@ from tidelog.coordinator.groups.records import (
     names_in,
     split_offset_key,
 )
+from tidelog.coordinator.groups.share import recorded as recorded_shares
+from tidelog.coordinator.groups.share.group import ShareGroup
 from tidelog.journal import KeyValue, TransactionEnd, TransactionRecord
 
 KNOWN_TOPICS_MAX = 10_000
@@ -41,6 +43,8 @@ class RecordedGroups:
         groups: the classic groups by id, as `records.decode_group` reads them.
         consumer_groups: by id, as objects: nothing but a record changes them.
         consumer_groups_bytes: about what they take in memory.
+        share_groups: likewise, by id.
+        share_groups_bytes: about what they take in memory.
     """
 
     def __init__(self) -> None:
@@ -49,6 +53,8 @@ class RecordedGroups:
         self.groups: dict[str, bytes] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         self.consumer_groups_bytes = 0
+        self.share_groups: dict[str, ShareGroup] = {}
+        self.share_groups_bytes = 0
         self.offsets_count = 0
         self._known: dict[bytes, Positions] = {}
 
@@ -84,6 +90,8 @@ class RecordedGroups:
                 self.groups[group_id] = value
         elif version in recorded.KEY_VERSIONS:
             self.consumer_groups_bytes += recorded.apply(self.consumer_groups, (key, value))
+        elif version in recorded_shares.KEY_VERSIONS:
+            self.share_groups_bytes += recorded_shares.apply(self.share_groups, (key, value))
 
     def clone(self) -> RecordedGroups:
         """A copy down to the values, which nobody changes."""
@@ -96,6 +104,8 @@ class RecordedGroups:
         copy.groups = dict(self.groups)
         copy.consumer_groups = {group_id: group.clone() for group_id, group in self.consumer_groups.items()}
         copy.consumer_groups_bytes = self.consumer_groups_bytes
+        copy.share_groups = {group_id: group.clone() for group_id, group in self.share_groups.items()}
+        copy.share_groups_bytes = self.share_groups_bytes
         copy.offsets_count = self.offsets_count
         return copy
 
@@ -191,5 +201,7 @@ def check_record(record: KeyValue) -> None:
                 raise CorruptLogError("a group holds a member twice")
     elif version in recorded.KEY_VERSIONS:
         recorded.check_record(record)
+    elif version in recorded_shares.KEY_VERSIONS:
+        recorded_shares.check_record(record)
     elif len(version) < 2:
         raise CorruptLogError(f"a key of {len(key)} bytes holds no version")

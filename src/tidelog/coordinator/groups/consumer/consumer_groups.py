@@ -351,6 +351,8 @@ class ConsumerGroups:
 
     def _group(self, group_id: str, *, is_joining: bool) -> tuple[ConsumerGroup, tuple[KeyValue, ...]]:
         """The group, and the records that are missing of it, where it was a classic group until now, or is new."""
+        if group_id in self._journal.state.share_groups:
+            raise refusal(Code.GROUP_ID_NOT_FOUND, f"group {group_id!r} is a share group")
         classic = self._classic.get(group_id)
         tombstone = ((group_key(group_id), None),) if classic is not None and classic.is_recorded else ()
         if classic is not None and classic.state is not GroupState.EMPTY:

@@ -1,0 +1,328 @@
+"""What the share coordinator is to keep for share groups: begun before it is assigned, deleted with group and topic.
+
+```
+ heartbeat ──► missing ──► "initializing" ──► InitializeStates ──► on_sent ──► "initialized" ──► next assignment
+ DeleteGroups, DeleteShareGroupOffsets ──► "deleting" ──► DeleteStates ──► on_sent ──► forgotten, answered
+```
+
+What was asked of the share coordinator is recorded first, so that the next leader finishes it. A state that was asked
+for in vain, or by an earlier leader, is asked for again with a raised epoch: if the older request comes late, it is
+fenced, and does not begin anew what members have worked on since. Kafka does not raise it.
+
+Kafka: `GroupCoordinatorService`, `GroupMetadataManager`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.base.errors import Code, KafkaError
+from tidelog.base.ids import Offset, PartitionIndex, TopicId
+from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
+from tidelog.coordinator.groups.share import recorded
+from tidelog.coordinator.groups.share.group import ShareGroup
+from tidelog.coordinator.groups.share.requests import (
+    STATES_ANYWHERE,
+    DeleteStates,
+    InitializeStates,
+    StateOutcomes,
+)
+from tidelog.coordinator.groups.share.share_journal import ShareJournal
+from tidelog.coordinator.groups.share.states import STATE_BYTES, RecordedStates, StateId, Topics, TopicStates, ids_of
+from tidelog.journal import RequestId, Send, SendId
+
+logger = logging.getLogger("tidelog.server.groups")
+
+BEGUN_AT_ONCE_MAX = 1_000
+"""States of one group that are asked for at a time."""
+
+
+class Missing(NamedTuple):
+    """States that a group is to begin with.
+
+    Attributes:
+        was_asked_for: whether one was asked for before: then it takes another epoch.
+    """
+
+    topics: Topics
+    was_asked_for: bool
+
+
+Done = Callable[[StateOutcomes], None]
+"""Told once, what became of each state."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    group_id: str
+    ids: tuple[StateId, ...]
+    is_deletion: bool
+    done: Done | None
+    request_id: RequestId | None
+
+
+class GroupStates:
+    """Those of all share groups of one coordinator, and what is under way about them."""
+
+    def __init__(self, written: ShareJournal) -> None:
+        self._written = written
+        self._last_send_id = 0
+        self._sent: dict[SendId, _Sent] = {}
+        self._beginning: dict[str, dict[StateId, SendId]] = {}
+        self._deleting: dict[str, dict[TopicId, SendId]] = {}
+        self._postponed: dict[str, list[_Sent]] = {}  # deletions, until what is being begun has been
+
+    # Beginning.
+
+    def missing(self, group: ShareGroup, names: Iterable[str], known: KnownTopics) -> Missing:
+        """The states of the group's topics that are neither there nor under way, as far as they are begun at once."""
+        states = group.known_states
+        beginning = self._beginning.get(group.group_id, {})
+        deleting = self._deleting.get(group.group_id, {})
+        topics: dict[TopicId, TopicStates] = {}
+        room = BEGUN_AT_ONCE_MAX - len(beginning)
+        is_whole, was_asked_for = True, False
+        for name in names:
+            topic = known.view.topics_by_name.get(name)
+            if topic is None:
+                continue
+            topic_id, count = topic.topic_id, len(topic.partitions)
+            there = states.initialized.get(topic_id)
+            if there is not None and len(there.partitions) >= count:
+                continue
+            if topic_id in deleting or room <= 0:
+                is_whole = False
+                continue
+            lacking = [
+                one
+                for one in range(count)
+                if not (there is not None and one in there.partitions)
+                and (topic_id, PartitionIndex(one)) not in beginning
+            ]
+            is_whole = is_whole and len(lacking) <= room
+            some = frozenset(lacking[:room])
+            room -= len(some)
+            if some:
+                topics[topic_id] = TopicStates(name, some)
+                asked = states.initializing.get(topic_id)
+                was_asked_for = was_asked_for or (asked is not None and not some.isdisjoint(asked.partitions))
+        group.lacks_states = not is_whole
+        count = sum(len(one.partitions) for one in topics.values())
+        if not self._written.has_room(2 * STATE_BYTES * count):
+            logger.warning(
+                "group %s: %d partitions more find no room beside the %d bytes of all groups of this node "
+                "(group.coordinator.memory.bytes is %d): it does not read them",
+                *(group.group_id, count, self._written.journal.memory.used_bytes),
+                self._written.journal.memory.limit_bytes,
+            )
+            return Missing({}, was_asked_for=False)
+        return Missing(topics, was_asked_for)
+
+    def begin(
+        self,
+        group_id: str,
+        state_epoch: int,
+        topics: Topics,
+        *,
+        starts: Mapping[StateId, Offset | None] | None = None,
+        done: Done | None = None,
+        request_id: RequestId | None = None,
+    ) -> None:
+        """Ask for states that are recorded as `initializing`.
+
+        Args:
+            starts: where they begin; a leader finds out where it is not said.
+            done: told of the outcome after it was recorded.
+            request_id: that is answered then.
+        """
+        ids = tuple(ids_of(topics))
+        sent = _Sent(group_id, ids, is_deletion=False, done=done, request_id=request_id)
+        begins = starts or {}
+        request = InitializeStates(group_id, state_epoch, ids, tuple(begins.get(one) for one in ids))
+        send_id = self._send(sent, request)
+        self._beginning.setdefault(group_id, {}).update(dict.fromkeys(ids, send_id))
+
+    def is_being_deleted(self, group_id: str, topic_id: TopicId) -> bool:
+        """Whether the states of a topic are about to go."""
+        return topic_id in self._deleting.get(group_id, {})
+
+    # Deleting.
+
+    def delete(
+        self,
+        group_id: str,
+        ids: tuple[StateId, ...],
+        *,
+        done: Done | None = None,
+        request_id: RequestId | None = None,
+    ) -> None:
+        """Delete states of topics that are recorded as `deleting`, once none of the group is being begun."""
+        sent = _Sent(group_id, ids, is_deletion=True, done=done, request_id=request_id)
+        if self._beginning.get(group_id):
+            self._postponed.setdefault(group_id, []).append(sent)
+            self._note_deleting(sent, SendId(0))
+        else:
+            self._send_deletion(sent)
+
+    def ids_to_delete(self, states: RecordedStates, topic_ids: Collection[TopicId]) -> tuple[StateId, ...]:
+        """The states that there may be of topics; of one that is no more there is none."""
+        found = []
+        for topic_id in topic_ids:
+            partitions = set(states.of_topic(topic_id))
+            if topic_id in states.deleting:
+                partitions.update(range(self._written.known.partition_count(topic_id)))
+            found += [(topic_id, PartitionIndex(one)) for one in sorted(partitions)]
+        return tuple(found)
+
+    def _send_deletion(self, sent: _Sent) -> None:
+        self._note_deleting(sent, self._send(sent, DeleteStates(sent.group_id, sent.ids)))
+
+    def _note_deleting(self, sent: _Sent, send_id: SendId) -> None:
+        topics = self._deleting.setdefault(sent.group_id, {})
+        topics.update((topic_id, send_id) for topic_id, _ in sent.ids)
+
+    # What happens.
+
+    def start(self) -> None:
+        """The coordinator became active: an earlier leader may have left deletions undone."""
+        for group in list(self._written.groups.values()):
+            states = group.known_states
+            again = {topic_id: one for topic_id, one in states.initializing.items() if topic_id in states.initialized}
+            begun = tuple(
+                (topic_id, partition)
+                for topic_id, partition in ids_of(again)
+                if states.is_initialized(topic_id, partition)
+            )
+            if begun:  # it was to begin anew, which nobody was told of
+                self._record(group, states.not_begun(begun))
+            if states.deleting and self._written.topics is not None:
+                ids = self.ids_to_delete(group.known_states, states.deleting)
+                if ids:
+                    self.delete(group.group_id, ids)
+
+    def on_topics_deleted(self, topic_ids: Collection[TopicId]) -> None:
+        """Share coordinators delete the states of topics that are no more by themselves."""
+        gone = frozenset(topic_ids)
+        for group in list(self._written.groups.values()):
+            states = group.known_states
+            if not gone.isdisjoint(states.topic_ids):
+                self._record(group, states.without(gone))
+
+    def on_topics(self, known: Mapping[TopicId, object]) -> None:
+        """There are no topics but these."""
+        gone = {one for group in self._written.groups.values() for one in group.known_states.topic_ids} - known.keys()
+        if gone:
+            self.on_topics_deleted(gone)
+
+    def on_sent(self, send_id: SendId, outcome: object) -> None:
+        """The share coordinators answered: for each state why it was not done, or None."""
+        sent = self._sent.pop(send_id, None)
+        if sent is None:
+            return
+        outcomes: StateOutcomes = (
+            (outcome,) * len(sent.ids) if isinstance(outcome, KafkaError) else tuple(outcome)  # type: ignore[arg-type]
+        )
+        if sent.is_deletion:
+            self._on_deleted(send_id, sent, outcomes)
+        else:
+            self._on_begun(send_id, sent, outcomes)
+        if sent.done is not None:
+            sent.done(outcomes)
+
+    def release(self, error: KafkaError) -> None:
+        """The coordinator resigned: whoever waits is told `error`."""
+        for one in (*self._sent.values(), *(one for some in self._postponed.values() for one in some)):
+            if one.request_id is not None:
+                self._written.journal.answer_at_once(one.request_id, error)
+        self._sent.clear()
+        self._beginning.clear()
+        self._deleting.clear()
+        self._postponed.clear()
+
+    # How.
+
+    def _on_begun(self, send_id: SendId, sent: _Sent, outcomes: StateOutcomes) -> None:
+        beginning = self._beginning.get(sent.group_id, {})
+        begun: list[StateId] = []
+        refused: list[StateId] = []
+        for state_id, error in zip(sent.ids, outcomes, strict=True):
+            if beginning.get(state_id) != send_id:
+                continue  # it was asked for anew since
+            del beginning[state_id]
+            if error is None:
+                begun.append(state_id)
+            elif not _may_be_begun(error):
+                refused.append(state_id)
+            if error is not None:
+                logger.info("group %s: %s is not begun: %s", sent.group_id, state_id, error)
+        if not beginning:
+            self._beginning.pop(sent.group_id, None)
+        group = self._written.groups.get(sent.group_id)
+        if group is not None:
+            states = group.known_states.begun(begun).not_begun(refused)
+            if states != group.known_states:
+                self._record(group, states)
+        if sent.group_id not in self._beginning:
+            for one in self._postponed.pop(sent.group_id, ()):
+                self._send_deletion(one)
+        if group is not None and begun and not refused:
+            self._go_on(group)
+
+    def _go_on(self, group: ShareGroup) -> None:
+        """There may be more to begin with than was at once."""
+        known = self._written.topics
+        if known is None or group.group_id in self._beginning:
+            return
+        missing = self.missing(group, group.topics, known)
+        if missing.topics and not missing.was_asked_for:
+            self._record(group, group.known_states.beginning(missing.topics))
+            self.begin(group.group_id, group.epoch, missing.topics)
+
+    def _on_deleted(self, send_id: SendId, sent: _Sent, outcomes: StateOutcomes) -> None:
+        deleting = self._deleting.get(sent.group_id, {})
+        failed = {
+            topic_id
+            for (topic_id, _), error in zip(sent.ids, outcomes, strict=True)
+            if error is not None and not is_of_no_topic(error)
+        }
+        gone: set[TopicId] = set()
+        for topic_id in dict(sent.ids):
+            if deleting.get(topic_id) == send_id:
+                del deleting[topic_id]
+                if topic_id not in failed:
+                    gone.add(topic_id)
+        if not deleting:
+            self._deleting.pop(sent.group_id, None)
+        group = self._written.groups.get(sent.group_id)
+        if group is None:
+            return
+        group.lacks_states = True
+        left = gone.intersection(group.known_states.deleting)
+        if left:
+            self._record(group, group.known_states.without(left))
+
+    def _record(self, group: ShareGroup, states: RecordedStates) -> None:
+        try:
+            self._written.write(group.group_id, (recorded.states_record(group.group_id, states),))
+        except KafkaError as error:
+            logger.warning("%s", error)
+
+    def _send(self, sent: _Sent, request: InitializeStates | DeleteStates) -> SendId:
+        self._last_send_id += 1
+        send_id = SendId(self._last_send_id)
+        self._sent[send_id] = sent
+        self._written.journal.send(Send(send_id, STATES_ANYWHERE, request))
+        return send_id
+
+
+def _may_be_begun(error: KafkaError) -> bool:
+    """Whether a request may yet be done, or another epoch helps: it stays recorded, so that the next one is raised."""
+    return error.retriable or error.code == Code.FENCED_STATE_EPOCH
+
+
+def is_of_no_topic(error: KafkaError) -> bool:
+    """Whether a state is gone with its topic."""
+    return error.code in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID)

@@ -1,0 +1,169 @@
+"""The records of share groups: written by one leader, and what they make of the groups of the next.
+
+Each record is one item of a group and says all of it, so the order of items does not matter, and compaction drops
+nothing that counts. Kafka: `GroupCoordinatorRecordHelpers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.coordinator.groups.consumer.assignment import Assignment
+from tidelog.coordinator.groups.group_record_types import GroupRecordKey, GroupRecordType, MemberRecordKey
+from tidelog.coordinator.groups.share.group import ShareGroup
+from tidelog.coordinator.groups.share.member import (
+    ShareCurrent,
+    ShareSubscription,
+    current_of,
+    subscription_of,
+    target_of,
+    target_value,
+)
+from tidelog.coordinator.groups.share.states import RecordedStates, states_of
+from tidelog.coordinator.groups.share_group_records import (
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataValue,
+)
+from tidelog.journal import KeyValue
+from tidelog.journal.versioned_records import decode_key, decode_value, encode_key, encode_value, record_type
+
+VERSION = 0
+
+_GROUP = GroupRecordType.SHARE_GROUP_METADATA
+_MEMBER = GroupRecordType.SHARE_GROUP_MEMBER_METADATA
+_TARGET_EPOCH = GroupRecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA
+_TARGET = GroupRecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER
+_CURRENT = GroupRecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT
+_STATES = GroupRecordType.SHARE_GROUP_STATE_PARTITION_METADATA
+
+KEY_VERSIONS = frozenset(kind.to_bytes(2) for kind in (_GROUP, _MEMBER, _TARGET_EPOCH, _TARGET, _CURRENT, _STATES))
+"""What the keys of these records begin with."""
+
+
+# Writing.
+
+
+def group_record(group_id: str, epoch: int, metadata_hash: int) -> KeyValue:
+    """The group epoch."""
+    return _group_key(_GROUP, group_id), encode_value(
+        ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash), VERSION
+    )
+
+
+def member_record(group_id: str, member_id: str, subscription: ShareSubscription) -> KeyValue:
+    """What a member wants."""
+    return _member_key(_MEMBER, group_id, member_id), encode_value(subscription.value(), VERSION)
+
+
+def target_epoch_record(group_id: str, target_epoch: int, assigned_at_ms: int) -> KeyValue:
+    """That the target assignment is made for a group epoch."""
+    value = ShareGroupTargetAssignmentMetadataValue(assignment_epoch=target_epoch, assignment_timestamp=assigned_at_ms)
+    return _group_key(_TARGET_EPOCH, group_id), encode_value(value, VERSION)
+
+
+def target_record(group_id: str, member_id: str, target: Assignment) -> KeyValue:
+    """What a member is to read."""
+    return _member_key(_TARGET, group_id, member_id), encode_value(target_value(target), VERSION)
+
+
+def current_record(group_id: str, member_id: str, current: ShareCurrent) -> KeyValue:
+    """What a member reads."""
+    return _member_key(_CURRENT, group_id, member_id), encode_value(current.value(), VERSION)
+
+
+def states_record(group_id: str, states: RecordedStates) -> KeyValue:
+    """The partitions that the group may read."""
+    return _group_key(_STATES, group_id), encode_value(states.value(), VERSION)
+
+
+def member_tombstones(group_id: str, member_id: str) -> tuple[KeyValue, ...]:
+    """What forgets a member; what it wants goes last, as without it the rest is nobody's."""
+    return tuple((_member_key(kind, group_id, member_id), None) for kind in (_CURRENT, _TARGET, _MEMBER))
+
+
+def group_tombstones(group: ShareGroup) -> Iterator[KeyValue]:
+    """What forgets a group."""
+    for member_id in {**group.subscriptions, **group.targets, **group.currents}:
+        yield from member_tombstones(group.group_id, member_id)
+    for kind in (_TARGET_EPOCH, _STATES, _GROUP):
+        yield _group_key(kind, group.group_id), None
+
+
+def _group_key(kind: GroupRecordType, group_id: str) -> bytes:
+    return encode_key(kind, GroupRecordKey(group_id=group_id))
+
+
+def _member_key(kind: GroupRecordType, group_id: str, member_id: str) -> bytes:
+    return encode_key(kind, MemberRecordKey(group_id=group_id, member_id=member_id))
+
+
+# Reading.
+
+
+def apply(groups: dict[str, ShareGroup], record: KeyValue) -> int:
+    """Take a record of `KEY_VERSIONS` in.
+
+    Returns:
+        How many bytes more the groups take in memory.
+    """
+    key, value = record
+    kind = record_type(key)
+    member_id = ""
+    if kind in (_GROUP, _TARGET_EPOCH, _STATES):
+        group_id = decode_key(GroupRecordKey, key).group_id
+    else:
+        member_key = decode_key(MemberRecordKey, key)
+        group_id, member_id = member_key.group_id, member_key.member_id
+    group = groups.get(group_id)
+    before_bytes = 0
+    if group is None:
+        if value is None:
+            return 0
+        group = groups[group_id] = ShareGroup(group_id)
+    else:
+        before_bytes = group.size_bytes
+    _apply_to(group, kind, member_id, value)
+    if value is None and group.is_gone:
+        del groups[group_id]
+        return -before_bytes
+    return group.size_bytes - before_bytes
+
+
+def _apply_to(group: ShareGroup, kind: int, member_id: str, value: bytes | None) -> None:
+    if kind == _GROUP:
+        if value is None:
+            group.set_epoch(None, 0)
+        else:
+            read = decode_value(ShareGroupMetadataValue, value)
+            group.set_epoch(read.epoch, read.metadata_hash)
+    elif kind == _TARGET_EPOCH:
+        if value is None:
+            group.set_target_epoch(None, None)
+        else:
+            made = decode_value(ShareGroupTargetAssignmentMetadataValue, value)
+            group.set_target_epoch(made.assignment_epoch, made.assignment_timestamp or None)
+    elif kind == _MEMBER:
+        member = None if value is None else decode_value(ShareGroupMemberMetadataValue, value)
+        group.set_subscription(member_id, None if member is None else subscription_of(member))
+    elif kind == _TARGET:
+        target = None if value is None else decode_value(ShareGroupTargetAssignmentMemberValue, value)
+        group.set_target(member_id, None if target is None else target_of(target))
+    elif kind == _CURRENT:
+        current = None if value is None else decode_value(ShareGroupCurrentMemberAssignmentValue, value)
+        group.set_current(member_id, None if current is None else current_of(current))
+    elif kind == _STATES:
+        states = None if value is None else decode_value(ShareGroupStatePartitionMetadataValue, value)
+        group.set_states(None if states is None else states_of(states))
+
+
+def check_record(record: KeyValue) -> None:
+    """Return if `apply` would take a record of `KEY_VERSIONS` in.
+
+    Raises:
+        CorruptLogError: it is not whole, or has a version that this release does not know.
+    """
+    apply({}, record)

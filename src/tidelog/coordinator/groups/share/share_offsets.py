@@ -1,0 +1,272 @@
+"""Where share groups stand: to begin elsewhere, to forget topics, and to forget a group, all without members.
+
+What was asked of the share coordinator is recorded first: `GroupStates` does that, and answers when it is done.
+Kafka: `GroupCoordinatorService`, `GroupMetadataManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.base.ids import Offset, PartitionIndex, TopicId
+from tidelog.coordinator.groups.share import recorded
+from tidelog.coordinator.groups.share.group import ShareGroup
+from tidelog.coordinator.groups.share.group_states import GroupStates, is_of_no_topic
+from tidelog.coordinator.groups.share.requests import StateOutcomes
+from tidelog.coordinator.groups.share.share_journal import ShareJournal
+from tidelog.coordinator.groups.share.states import StateId, TopicStates
+from tidelog.journal import Moment, RequestId
+from tidelog.wire.messages.api_42_delete_groups import DeletableGroupResult
+from tidelog.wire.messages.api_91_alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+from tidelog.wire.messages.api_92_delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
+from tidelog.wire.primitives import ZERO_UUID
+
+NOT_KNOWN = -1
+"""An offset: the group begins where `share.auto.offset.reset` says."""
+
+
+class ShareGroupOffsets:
+    """Those of the share groups of one coordinator.
+
+    Args:
+        is_of_another_kind: whether an id belongs to a group that is no share group.
+    """
+
+    def __init__(self, written: ShareJournal, states: GroupStates, is_of_another_kind: Callable[[str], bool]) -> None:
+        self._written = written
+        self._states = states
+        self._is_of_another_kind = is_of_another_kind
+
+    # What is there.
+
+    def on_initialized_partitions(self, request_id: RequestId, group_id: str, *, now_ms: int, wall_ms: int) -> None:
+        """Answered with the `TopicStates` of each topic; none of a group that is not there."""
+
+        def respond(at: Moment) -> None:
+            group = self._written.groups.get(group_id)
+            initialized = {} if group is None else group.known_states.initialized
+            self._written.journal.answer(request_id, dict(initialized))
+
+        self._written.journal.run(request_id, now_ms, wall_ms, respond)
+
+    # Begin elsewhere.
+
+    def on_alter(
+        self, request_id: RequestId, request: AlterShareGroupOffsetsRequest, *, now_ms: int, wall_ms: int
+    ) -> None:
+        """Answered with an `AlterShareGroupOffsetsResponse`. A group that is not there is made.
+
+        The group epoch is raised, and with it that of the states: a member that the coordinator takes for gone, and
+        that still works on them, is fenced. Kafka does not raise it.
+        """
+
+        def alter(at: Moment) -> None:
+            group = self._empty_group(request.group_id, may_be_new=True)
+            rows, starts = self._altered(group, request)
+            answer = AlterShareGroupOffsetsResponse(responses=rows)
+            if not starts:
+                self._written.journal.answer(request_id, answer)
+                return
+            names = {topic.topic_id: topic.topic_name for topic in rows}
+            topics: dict[TopicId, TopicStates] = {}
+            for topic_id, partition in starts:
+                before = topics.get(topic_id, TopicStates(names[topic_id], frozenset()))
+                topics[topic_id] = TopicStates(before.name, before.partitions | {partition})
+            epoch = group.epoch + 1
+            self._written.write(
+                group.group_id,
+                (
+                    recorded.group_record(group.group_id, epoch, group.metadata_hash),
+                    recorded.states_record(group.group_id, group.known_states.beginning(topics)),
+                ),
+            )
+            ids = tuple((topic_id, PartitionIndex(one)) for topic_id, its in topics.items() for one in sorted(its[1]))
+
+            def done(outcomes: StateOutcomes) -> None:
+                refused = {one: error for one, error in zip(ids, outcomes, strict=True) if error is not None}
+                for topic in rows:
+                    for row in topic.partitions:
+                        error = refused.get((TopicId(topic.topic_id), PartitionIndex(row.partition_index)))
+                        if error is not None and row.error_code == Code.NONE:
+                            row.error_code, row.error_message = error.code.value, str(error)
+                self._written.journal.answer(request_id, answer)
+
+            self._states.begin(group.group_id, epoch, topics, starts=starts, done=done, request_id=request_id)
+
+        self._written.journal.run(request_id, now_ms, wall_ms, alter)
+
+    def _altered(
+        self, group: ShareGroup, request: AlterShareGroupOffsetsRequest
+    ) -> tuple[list[AlterShareGroupOffsetsResponseTopic], dict[StateId, Offset | None]]:
+        """The rows of an answer, and where the group is to begin."""
+        topics_by_name = self._written.known.view.topics_by_name
+        starts: dict[StateId, Offset | None] = {}
+        rows = []
+        for topic in request.topics:
+            image = topics_by_name.get(topic.topic_name)
+            row = AlterShareGroupOffsetsResponseTopic(
+                topic.topic_name, ZERO_UUID if image is None else image.topic_id, []
+            )
+            rows.append(row)
+            for one in topic.partitions:
+                index, start = one.partition_index, one.start_offset
+                error: KafkaError | None = None
+                if image is None or not 0 <= index < len(image.partitions):
+                    error = refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic.topic_name}-{index}")
+                elif start < NOT_KNOWN:
+                    error = refusal(Code.INVALID_REQUEST, f"{topic.topic_name}-{index}: there is no offset {start}")
+                elif self._states.is_being_deleted(group.group_id, image.topic_id):
+                    error = refusal(
+                        Code.COORDINATOR_NOT_AVAILABLE,
+                        f"what group {group.group_id!r} has done with {topic.topic_name} is being deleted: try again",
+                    )
+                else:
+                    starts[image.topic_id, PartitionIndex(index)] = None if start == NOT_KNOWN else Offset(start)
+                row.partitions.append(
+                    AlterShareGroupOffsetsResponsePartition(
+                        partition_index=index,
+                        error_code=Code.NONE if error is None else error.code.value,
+                        error_message=None if error is None else str(error),
+                    )
+                )
+        return rows, starts
+
+    # Forget topics.
+
+    def on_delete(
+        self, request_id: RequestId, request: DeleteShareGroupOffsetsRequest, *, now_ms: int, wall_ms: int
+    ) -> None:
+        """Answered with a `DeleteShareGroupOffsetsResponse`."""
+
+        def delete(at: Moment) -> None:
+            group = self._empty_group(request.group_id)
+            rows, topics = self._deletable(group, request)
+            answer = DeleteShareGroupOffsetsResponse(responses=rows)
+            ids = self._begin_deletion(group, topics)
+
+            def done(outcomes: StateOutcomes) -> None:
+                refused = _refused(ids, outcomes)
+                for row in rows:
+                    error = refused.get(TopicId(row.topic_id))
+                    if error is not None and row.error_code == Code.NONE:
+                        row.error_code, row.error_message = error.code.value, str(error)
+                self._written.journal.answer(request_id, answer)
+
+            if ids:
+                self._states.delete(group.group_id, ids, done=done, request_id=request_id)
+            else:
+                done(())
+
+        self._written.journal.run(request_id, now_ms, wall_ms, delete)
+
+    def _deletable(
+        self, group: ShareGroup, request: DeleteShareGroupOffsetsRequest
+    ) -> tuple[list[DeleteShareGroupOffsetsResponseTopic], dict[TopicId, str]]:
+        """The rows of an answer, and the topics of which there is something to forget."""
+        topics: dict[TopicId, str] = {}
+        rows = []
+        for one in request.topics:
+            name = one.topic_name
+            image = self._written.known.view.topics_by_name.get(name)
+            if image is not None and image.topic_id in group.known_states.topic_ids:
+                topics[image.topic_id] = name
+                rows.append(DeleteShareGroupOffsetsResponseTopic(topic_name=name, topic_id=image.topic_id))
+                continue
+            why = (
+                f"there is no topic {name}" if image is None else f"group {group.group_id!r} has read nothing of {name}"
+            )
+            rows.append(
+                DeleteShareGroupOffsetsResponseTopic(
+                    topic_name=name,
+                    topic_id=ZERO_UUID,
+                    error_code=Code.UNKNOWN_TOPIC_OR_PARTITION.value,
+                    error_message=why,
+                )
+            )
+        return rows, topics
+
+    # Forget a group.
+
+    def on_delete_group(self, request_id: RequestId, group: ShareGroup) -> None:
+        """Answered with a `DeletableGroupResult`, once nothing is kept of it anywhere.
+
+        Raises:
+            KafkaError: NON_EMPTY_GROUP.
+        """
+        group_id = group.group_id
+        _check_empty(group)
+        states = group.known_states
+        names = {
+            topic_id: one.name for part in (states.initializing, states.initialized) for topic_id, one in part.items()
+        }
+        ids = self._begin_deletion(group, {**states.deleting, **names})
+
+        def done(outcomes: StateOutcomes) -> None:
+            journal = self._written.journal
+            refused = _refused(ids, outcomes)
+            left = self._written.groups.get(group_id)
+            if refused:
+                journal.answer(request_id, next(iter(refused.values())))
+            elif left is not None and left.subscriptions:
+                journal.answer(request_id, _non_empty(left))
+            else:
+                if left is not None:
+                    journal.write_in_parts(tuple(recorded.group_tombstones(left)))
+                    self._written.settle_memory()
+                journal.answer(request_id, DeletableGroupResult(group_id))
+
+        if ids:
+            self._states.delete(group_id, ids, done=done, request_id=request_id)
+        else:
+            done(())
+
+    # How.
+
+    def _begin_deletion(self, group: ShareGroup, topics: Mapping[TopicId, str]) -> tuple[StateId, ...]:
+        """Record that what there is of topics is to go. Returns the states."""
+        ids = self._states.ids_to_delete(group.known_states, topics)
+        states = group.known_states.ending(topics)
+        if ids and states != group.known_states:
+            self._written.write(group.group_id, (recorded.states_record(group.group_id, states),))
+        return ids
+
+    def _empty_group(self, group_id: str, *, may_be_new: bool = False) -> ShareGroup:
+        if not group_id:
+            raise refusal(Code.INVALID_GROUP_ID, "the group id is empty")
+        group = self._written.groups.get(group_id)
+        if group is None:
+            if self._is_of_another_kind(group_id):
+                raise refusal(Code.GROUP_ID_NOT_FOUND, f"group {group_id!r} is no share group")
+            if not may_be_new:
+                raise refusal(Code.GROUP_ID_NOT_FOUND, f"there is no share group {group_id!r}")
+            return ShareGroup(group_id)
+        _check_empty(group)
+        return group
+
+
+def _check_empty(group: ShareGroup) -> None:
+    if group.subscriptions:
+        raise _non_empty(group)
+
+
+def _non_empty(group: ShareGroup) -> KafkaError:
+    return refusal(Code.NON_EMPTY_GROUP, f"group {group.group_id!r} is {group.state.value}: stop its members first")
+
+
+def _refused(ids: tuple[StateId, ...], outcomes: StateOutcomes) -> dict[TopicId, KafkaError]:
+    """An error of each topic that has one. A state that is gone with its topic is none."""
+    return {
+        topic_id: error
+        for (topic_id, _), error in zip(ids, outcomes, strict=True)
+        if error is not None and not is_of_no_topic(error)
+    }

@@ -1,0 +1,237 @@
+"""Members of share groups (KIP-932): how they join, are spread over partitions, leave, and are thrown out."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.fixtures.coordinated_sharers import Sharers
+from tidelog.base.errors import Code
+from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.share.settings import ShareGroupSettings
+
+AT_ONCE = GroupSettings(share=ShareGroupSettings(assignment_interval_ms=0))
+
+
+def world_of(*members: str, **topics: int) -> Sharers:
+    """A group whose members have what they are to have."""
+    world = Sharers(AT_ONCE, topics=topics or {"t": 4})
+    for member_id in members:
+        world.share(member_id, *world.topics)
+    settle(world)
+    return world
+
+
+def settle(world: Sharers) -> None:
+    for _ in range(2):
+        for member_id in list(world.share_group.subscriptions):
+            world.share_on(member_id)
+
+
+# Join.
+
+
+def test_a_partition_is_assigned_once_there_is_a_state_of_it() -> None:
+    world = Sharers(AT_ONCE, answers_at_once=False)
+    answer = world.share("a")
+    assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("a", 2, 5_000)
+    assert answer.assignment is not None
+    assert not answer.assignment.topic_partitions
+    assert set(world.share_group.known_states.initializing) == {world.state_id("t", 0)[0]}
+    assert world.share_on("a").assignment is None, "nothing has changed"
+    world.answer_sends()
+    assert world.starts("t") == dict.fromkeys(range(4)), "their leaders find out where the group begins"
+    answer = world.share_on("a")
+    assert answer.member_epoch == 3
+    assert world.reads("a") == {"t": {0, 1, 2, 3}}
+    assert world.share_on("a").assignment is None
+
+
+def test_members_divide_partitions_and_share_them_where_they_are_more() -> None:
+    world = world_of("a", "b")
+    assert [len(world.reads(one)["t"]) for one in "ab"] == [2, 2]
+    for member_id in "cdefgh":
+        world.share(member_id)
+    settle(world)
+    read = [one for member_id in "abcdefgh" for one in world.reads(member_id)["t"]]
+    assert sorted(read) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_who_joins_again_is_told_what_it_had() -> None:
+    world = world_of("a")
+    epoch = world.share_group.epoch
+    answer = world.share("a", "t")
+    assert answer.assignment is not None
+    assert [one.partitions for one in answer.assignment.topic_partitions] == [[0, 1, 2, 3]]
+    assert world.share_group.epoch == epoch, "nobody need be reassigned"
+
+
+def test_a_full_heartbeat_is_told_everything() -> None:
+    world = world_of("a")
+    answer = world.share_heard(world.share_beat("a", world.share_group.epoch, topics=["t"]))
+    assert answer.assignment is not None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"group_id": ""},
+        {"member_id": ""},
+        {"rack_id": ""},
+        {"topics": None},
+        {"topics": []},
+        {"epoch": -2},
+        {"member_id": "m" * 32_768},
+        {"group_id": "g" * 32_768},
+        {"topics": [str(one) for one in range(2_001)]},
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: dict[str, object]) -> None:
+    world = Sharers(AT_ONCE)
+    request = {"member_id": "a", "epoch": 0, "topics": ["t"], **options}
+    assert world.refused(world.share_beat(**request)) == Code.INVALID_REQUEST  # type: ignore[arg-type]
+    assert not world.log
+
+
+def test_who_is_no_member_is_refused() -> None:
+    world = Sharers(AT_ONCE)
+    assert world.refused(world.share_beat("a", 1)) == Code.GROUP_ID_NOT_FOUND
+    assert world.refused(world.share_beat("a", -1)) == Code.GROUP_ID_NOT_FOUND
+    world.share("b")
+    assert world.refused(world.share_beat("a", 2)) == Code.UNKNOWN_MEMBER_ID
+    assert world.refused(world.share_beat("a", -1)) == Code.UNKNOWN_MEMBER_ID
+
+
+def test_an_epoch_that_is_not_the_members_is_fenced() -> None:
+    world = world_of("a")
+    current = world.share_group.current("a")
+    assert current.previous_epoch < current.member_epoch
+    world.share_heard(world.share_beat("a", current.previous_epoch))
+    for epoch in (current.member_epoch + 1, current.previous_epoch - 1):
+        assert world.refused(world.share_beat("a", epoch)) == Code.FENCED_MEMBER_EPOCH
+
+
+def test_a_group_has_no_more_members_than_it_may() -> None:
+    world = Sharers(GroupSettings(share=ShareGroupSettings(group_size_max=1)))
+    world.share("a")
+    assert world.refused(world.share_beat("b", 0, topics=["t"])) == Code.GROUP_MAX_SIZE_REACHED
+    assert world.refused(world.share_beat("b", 1)) == Code.GROUP_MAX_SIZE_REACHED, "as in Kafka"
+    world.share("a")
+
+
+def test_members_find_no_room_beyond_what_the_node_allows() -> None:
+    world = Sharers(AT_ONCE, memory_bytes=20_000)
+    codes = []
+    for number in range(40):
+        outcome = world.answers[world.share_beat(f"m{number}", 0, topics=["t"])]
+        codes.append(getattr(outcome, "code", Code.NONE))
+    assert codes[0] is Code.NONE
+    assert codes[-1] is Code.GROUP_MAX_SIZE_REACHED
+    assert world.memory.used_bytes < 21_000, "partitions that move are counted afterwards"
+
+
+# Change.
+
+
+def test_a_topic_that_nobody_wants_any_more_is_given_up_at_once() -> None:
+    world = Sharers(GroupSettings(share=ShareGroupSettings(assignment_interval_ms=10_000)), topics={"t": 2, "u": 2})
+    world.share("a", "t", "u")
+    world.pass_ms(10_000)
+    world.share_on("a")
+    assert set(world.reads("a")) == {"t", "u"}
+    world.share_heard(world.share_beat("a", world.share_group.current("a").member_epoch, topics=["t"]))
+    assert set(world.reads("a")) == {"t"}, "though the next assignment is put off"
+    assert world.share_group.epoch > world.share_group.target_epoch
+
+
+def test_assignments_are_made_an_interval_apart() -> None:
+    world = Sharers(topics={"t": 2})
+    world.share("a")
+    assert world.share_on("a").assignment is None
+    world.pass_ms(1_000)
+    assert world.share_on("a").assignment is not None
+    assert world.reads("a") == {"t": {0, 1}}
+
+
+def test_new_partitions_and_topics_are_read_with_a_later_heartbeat() -> None:
+    world = world_of("a", t=1)
+    world.share("a", "t", "u")
+    world.make(t=3, u=2)
+    settle(world)
+    assert world.reads("a") == {"t": {0, 1, 2}, "u": {0, 1}}
+    assert world.starts("u") == {0: None, 1: None}
+
+
+def test_a_topic_that_is_deleted_and_made_anew_is_another_one() -> None:
+    world = world_of("a", t=2)
+    world.delete("t")
+    settle(world)
+    assert not world.share_group.current("a").assigned
+    assert not world.share_group.known_states.topic_ids
+    world.make(t=1)
+    settle(world)
+    assert world.reads("a") == {"t": {0}}
+    assert world.starts("t") == {0: None}
+
+
+# Leave.
+
+
+def test_who_leaves_is_replaced() -> None:
+    world = world_of("a", "b")
+    answer = world.share_heard(world.share_beat("a", -1))
+    assert (answer.member_id, answer.member_epoch) == ("a", -1)
+    settle(world)
+    assert world.reads("b") == {"t": {0, 1, 2, 3}}
+
+
+def test_who_is_silent_is_out() -> None:
+    world = world_of("a", "b")
+    world.pass_ms(30_000)
+    world.share_on("b")
+    world.pass_ms(15_000)
+    assert set(world.share_group.subscriptions) == {"b"}
+    world.pass_ms(45_000)
+    assert world.share_described().group_state == "Empty"
+
+
+def test_a_group_without_members_is_kept() -> None:
+    world = world_of("a")
+    world.share_beat("a", -1)
+    world.pass_ms(8 * 24 * 3_600_000)
+    assert world.share_described().group_state == "Empty"
+    assert world.starts("t") == dict.fromkeys(range(4))
+
+
+def test_members_have_a_whole_session_after_a_failover() -> None:
+    world = world_of("a")
+    world.pass_ms(44_000)
+    world.fail_over()
+    world.pass_ms(44_000)
+    world.share_on("a")
+    world.pass_ms(44_000)
+    assert "a" in world.share_group.subscriptions
+
+
+# Other kinds of groups.
+
+
+def test_other_kinds_of_members_find_no_group_of_theirs() -> None:
+    world = world_of("a")
+    assert world.refused(world.join()) == Code.INCONSISTENT_GROUP_PROTOCOL
+    assert world.refused(world.sync("m", 1)) == Code.INCONSISTENT_GROUP_PROTOCOL
+    assert world.refused(world.heartbeat("m", 1)) == Code.UNKNOWN_MEMBER_ID
+    assert world.refused(world.commit({("t", 0): 1})) == Code.GROUP_ID_NOT_FOUND
+    consumer = world.beat("c", 0, topics=["t"], owned={}, rebalance_ms=1_000)
+    assert world.refused(consumer) == Code.GROUP_ID_NOT_FOUND
+    assert world.refused(world.describe()) == Code.GROUP_ID_NOT_FOUND
+
+
+def test_a_member_of_a_share_group_finds_no_other_kind() -> None:
+    world = Sharers(AT_ONCE)
+    world.enter("c")
+    assert world.refused(world.share_beat("a", 0, topics=["t"])) == Code.GROUP_ID_NOT_FOUND
+    world.commit({("t", 0): 1}, group_id="simple")
+    assert world.refused(world.share_beat("a", 0, topics=["t"], group_id="simple")) == Code.GROUP_ID_NOT_FOUND
+    world.join(group_id="classic")
+    assert world.refused(world.share_beat("a", 0, topics=["t"], group_id="classic")) == Code.GROUP_ID_NOT_FOUND
+    assert world.refused(world.alter({"t": {0: 0}}, "simple")) == Code.GROUP_ID_NOT_FOUND

@@ -1,0 +1,292 @@
+"""What the share coordinator is to keep for share groups (KIP-932): begun, altered, deleted, and finished by others."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.fixtures.coordinated_sharers import Sharers
+from tidelog.base.errors import Code
+from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.share import group_states
+from tidelog.coordinator.groups.share.requests import DeleteStates, InitializeStates
+from tidelog.coordinator.groups.share.settings import ShareGroupSettings
+
+AT_ONCE = GroupSettings(share=ShareGroupSettings(assignment_interval_ms=0))
+
+
+def world_of(*members: str, **topics: int) -> Sharers:
+    world = Sharers(AT_ONCE, topics=topics or {"t": 2})
+    for member_id in members:
+        world.share(member_id, *world.topics)
+    for _ in range(2):
+        for member_id in members:
+            world.share_on(member_id)
+    return world
+
+
+def emptied(**topics: int) -> Sharers:
+    """A group that has begun, without members."""
+    world = world_of("a", **topics)
+    world.share_beat("a", -1)
+    return world
+
+
+# Begin.
+
+
+def test_what_is_under_way_is_not_asked_for_again() -> None:
+    world = Sharers(AT_ONCE, answers_at_once=False)
+    world.share("a")
+    world.share("b")
+    world.share_on("a")
+    assert len(world.pending) == 1
+
+
+def test_an_error_is_asked_about_again_with_the_next_heartbeat() -> None:
+    world = Sharers(AT_ONCE, answers_at_once=False)
+    world.share("a")
+    world.error = Code.INVALID_REQUEST
+    world.answer_sends()
+    world.error = None
+    assert not world.share_group.known_states.initializing
+    world.share_on("a")
+    world.answer_sends()
+    assert world.share_group.known_states.of_topic(world.state_id("t", 0)[0]) == {0, 1, 2, 3}
+
+
+def test_a_request_that_comes_late_does_not_begin_anew_what_members_work_on() -> None:
+    world = Sharers(AT_ONCE, answers_at_once=False)
+    world.share("a")
+    late = world.pending[0]
+    world.fail_over()
+    world.pending.clear()
+    world.share_on("a")
+    world.answer_sends()
+    assert world.kept["g", world.state_id("t", 0)][0] == world.share_group.epoch
+    world.pending.append(late)
+    world.answer_sends()
+    assert world.kept["g", world.state_id("t", 0)][0] == world.share_group.epoch, "it is fenced"
+    world.share_on("a")
+    assert world.reads("a") == {"t": {0, 1, 2, 3}}
+
+
+def test_a_lost_answer_raises_the_epoch_of_the_next_request() -> None:
+    world = Sharers(AT_ONCE, answers_at_once=False)
+    world.share("a")
+    before = world.share_group.epoch
+    world.lose_answer()
+    world.share_on("a")
+    assert world.share_group.epoch == before + 1
+    world.answer_sends()
+    world.share_on("a")
+    assert world.reads("a") == {"t": {0, 1, 2, 3}}
+
+
+def test_a_state_of_an_earlier_group_of_the_name_is_begun_anew() -> None:
+    world = Sharers(AT_ONCE)
+    for partition in range(4):
+        world.kept["g", world.state_id("t", partition)] = (5, 77)
+    world.share("a")
+    for _ in range(6):
+        world.share_on("a")
+    assert world.starts("t") == dict.fromkeys(range(4))
+    assert world.reads("a") == {"t": {0, 1, 2, 3}}
+
+
+def test_many_partitions_are_begun_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_states, "BEGUN_AT_ONCE_MAX", 3)
+    world = Sharers(AT_ONCE, topics={"t": 5, "u": 3}, answers_at_once=False)
+    world.share("a", "t", "u")
+    sizes = []
+    while world.pending:
+        request = world.pending[0][1].request
+        assert isinstance(request, InitializeStates)
+        sizes.append(len(request.ids))
+        world.answer_send()
+        world.drive()
+    assert sizes == [3, 3, 2]
+    world.share_on("a")
+    assert world.reads("a") == {"t": {0, 1, 2, 3, 4}, "u": {0, 1, 2}}
+
+
+# Begin elsewhere.
+
+
+def test_a_group_without_members_begins_elsewhere() -> None:
+    world = emptied(t=2)
+    answer = world.alter({"t": {0: 7, 1: -1, 2: 5}, "nowhere": {0: 1}})
+    unknown = Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert world.altered(answer) == {
+        ("t", 0): Code.NONE,
+        ("t", 1): Code.NONE,
+        ("t", 2): unknown,
+        ("nowhere", 0): unknown,
+    }
+    assert world.starts("t") == {0: 7, 1: None}
+    assert world.kept["g", world.state_id("t", 0)][0] == world.share_group.epoch, "who worked on it is fenced"
+
+
+def test_it_is_answered_once_it_is_kept() -> None:
+    world = emptied()
+    world.answers_at_once = False
+    answer = world.alter({"t": {0: 7}})
+    assert answer not in world.answers
+    world.answer_sends()
+    assert world.altered(answer) == {("t", 0): Code.NONE}
+    world.error = Code.COORDINATOR_NOT_AVAILABLE
+    answer = world.alter({"t": {0: 8}})
+    world.answer_sends()
+    assert world.altered(answer) == {("t", 0): Code.COORDINATOR_NOT_AVAILABLE}
+
+
+def test_a_group_that_is_not_there_is_made() -> None:
+    world = Sharers(AT_ONCE)
+    world.altered(world.alter({"t": {1: 3}}))
+    assert world.share_described().group_state == "Empty"
+    assert world.starts("t") == {1: 3}
+    world.share("a")
+    world.share_on("a")
+    assert world.starts("t") == {0: None, 1: 3, 2: None, 3: None}, "it keeps where it is to begin"
+
+
+def test_a_group_with_members_stays_where_it_is() -> None:
+    world = world_of("a")
+    assert world.refused(world.alter({"t": {0: 7}})) == Code.NON_EMPTY_GROUP
+    assert world.refused(world.forget("t")) == Code.NON_EMPTY_GROUP
+    assert world.refused(world.delete_group()) == Code.NON_EMPTY_GROUP
+    assert world.starts("t") == {0: None, 1: None}
+
+
+def test_what_cannot_be_an_offset_is_refused() -> None:
+    world = emptied()
+    assert world.altered(world.alter({"t": {0: -2}})) == {("t", 0): Code.INVALID_REQUEST}
+    assert world.refused(world.alter({"t": {0: 1}}, "")) == Code.INVALID_GROUP_ID
+    assert world.refused(world.forget("t", group_id="")) == Code.INVALID_GROUP_ID
+
+
+# Forget topics.
+
+
+def test_a_topic_is_forgotten_and_begun_anew() -> None:
+    world = emptied(t=2, u=1)
+    answer = world.forget("t", "nowhere")
+    assert world.forgotten(answer) == {"t": Code.NONE, "nowhere": Code.UNKNOWN_TOPIC_OR_PARTITION}
+    assert (world.starts("t"), world.starts("u")) == ({}, {0: None})
+    assert world.forgotten(world.forget("t")) == {"t": Code.UNKNOWN_TOPIC_OR_PARTITION}
+    world.share("b", "t")
+    world.share_on("b")
+    assert world.reads("b") == {"t": {0, 1}}
+
+
+def test_what_is_not_deleted_can_be_asked_for_again() -> None:
+    world = emptied(t=2)
+    world.error = Code.COORDINATOR_NOT_AVAILABLE
+    assert world.forgotten(world.forget("t")) == {"t": Code.COORDINATOR_NOT_AVAILABLE}
+    assert not world.share_group.known_states.initialized
+    world.error = None
+    assert world.forgotten(world.forget("t")) == {"t": Code.NONE}
+    assert not world.starts("t")
+
+
+def test_members_that_join_meanwhile_begin_after_the_deletion() -> None:
+    world = emptied(t=2)
+    world.answers_at_once = False
+    answer = world.forget("t")
+    world.share("b", "t")
+    assert [type(send.request) for _, send in world.pending] == [DeleteStates]
+    assert world.refused(world.alter({"t": {0: 1}})) == Code.NON_EMPTY_GROUP
+    world.answer_sends()
+    assert world.forgotten(answer) == {"t": Code.NONE}
+    world.share_on("b")
+    world.answer_sends()
+    assert world.starts("t") == {0: None, 1: None}
+
+
+def test_nothing_is_altered_that_is_being_deleted() -> None:
+    world = emptied(t=2)
+    world.answers_at_once = False
+    world.forget("t")
+    assert world.altered(world.alter({"t": {0: 1}})) == {("t", 0): Code.COORDINATOR_NOT_AVAILABLE}
+
+
+# Forget a group.
+
+
+def test_a_group_is_deleted_after_all_that_is_kept_of_it() -> None:
+    world = emptied(t=2)
+    world.answers_at_once = False
+    answer = world.delete_group()
+    assert answer not in world.answers
+    assert "g" in world.shares.groups
+    world.answer_sends()
+    assert world.group_deleted(answer) is Code.NONE
+    assert not world.kept
+    assert "g" not in world.shares.groups
+    assert world.memory.used_bytes == 0
+    assert world.refused(world.delete_group()) == Code.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_of_which_something_is_left_stays() -> None:
+    world = emptied(t=2)
+    world.error = Code.COORDINATOR_NOT_AVAILABLE
+    assert world.refused(world.delete_group()) == Code.COORDINATOR_NOT_AVAILABLE
+    assert "g" in world.shares.groups
+    world.error = None
+    assert world.group_deleted(world.delete_group()) is Code.NONE
+    assert not world.kept
+
+
+def test_a_group_that_is_joined_meanwhile_stays() -> None:
+    world = emptied(t=2)
+    world.answers_at_once = False
+    answer = world.delete_group()
+    world.share("b")
+    world.answer_sends()
+    assert world.refused(answer) == Code.NON_EMPTY_GROUP
+    world.share_on("b")
+    world.answer_sends()
+    world.share_on("b")
+    assert world.reads("b") == {"t": {0, 1}}
+
+
+def test_a_deletion_waits_for_what_is_being_begun() -> None:
+    world = Sharers(AT_ONCE, topics={"t": 2}, answers_at_once=False)
+    world.share("a")
+    world.share_beat("a", -1)
+    answer = world.delete_group()
+    assert [type(send.request) for _, send in world.pending] == [InitializeStates]
+    world.answer_sends()
+    assert world.group_deleted(answer) is Code.NONE
+    assert not world.kept
+
+
+def test_the_next_leader_finishes_a_deletion() -> None:
+    world = emptied(t=2)
+    world.answers_at_once = False
+    world.delete_group()
+    world.pending.clear()
+    world.fail_over()
+    world.answer_sends()
+    assert not world.kept
+    assert not world.share_group.known_states.topic_ids
+    assert world.group_deleted(world.delete_group()) is Code.NONE
+
+
+def test_a_topic_that_is_gone_is_forgotten() -> None:
+    world = world_of("a", t=2, u=1)
+    world.delete("t")
+    assert set(world.share_group.known_states.initialized) == {world.state_id("u", 0)[0]}
+    world.shares.on_topics({}, now_ms=world.now_ms, wall_ms=world.wall_ms)
+    assert not world.share_group.known_states.topic_ids
+
+
+def test_what_was_to_begin_anew_is_not_begun_by_the_next_leader() -> None:
+    world = emptied(t=2)
+    world.answers_at_once = False
+    world.alter({"t": {0: 7}})
+    assert world.share_group.known_states.initializing
+    world.pending.clear()
+    world.fail_over()
+    assert not world.share_group.known_states.initializing
+    world.share("a")
+    assert not world.pending, "nobody was told that it begins elsewhere"
