@@ -44,6 +44,7 @@ from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.replication_settings import ReplicaFetchSettings
 from tidelog.server.share_fetching.kept_states import KeepsShareStates
 from tidelog.server.share_fetching.share_fetching import ShareFetching
+from tidelog.server.share_state.group_requests import GroupRequests
 from tidelog.server.share_state.persister import SharePersister
 from tidelog.server.share_state.share_coordinators import ShareCoordinators
 from tidelog.server.storage.log_files import LogFiles
@@ -128,8 +129,24 @@ class Node:
         )
         self._dynamic_configs = DynamicConfigs(config.static, config.node_id)
         self.broker.add_listener(self._dynamic_configs)
+        self.share_states = ShareCoordinators(
+            self.broker,
+            config.static,
+            clock=clock,
+            executor=executor,
+            rng=rng,
+            create_topics=self.create_topics,
+            log_starts=self.files.served,
+        )
+        self.share_persister = SharePersister(self.broker, self.share_states, rng)
         self.groups = GroupCoordinators(
-            self.broker, config.static, clock=clock, executor=executor, rng=rng, create_topics=self.create_topics
+            self.broker,
+            config.static,
+            clock=clock,
+            executor=executor,
+            rng=rng,
+            create_topics=self.create_topics,
+            send_to_leader=GroupRequests(self.share_persister).send_to_leader,
         )
         self.marker_writer = MarkerWriter(self.broker, self.groups, clock)
         self._marker_sends = MarkerSends(self.broker, self.marker_writer.write)
@@ -143,16 +160,6 @@ class Node:
             send_to_leader=self._marker_sends.send_to_leader,
         )
         self.verification = TransactionVerification(self.broker, self.transactions)
-        self.share_states = ShareCoordinators(
-            self.broker,
-            config.static,
-            clock=clock,
-            executor=executor,
-            rng=rng,
-            create_topics=self.create_topics,
-            log_starts=self.files.served,
-        )
-        self.share_persister = SharePersister(self.broker, self.share_states, rng)
         self.fetch_sessions = FetchSessions(config.fetch_session_slots, config.fetch_session_partitions, rng)
         self.share_fetching = ShareFetching(
             self.broker,

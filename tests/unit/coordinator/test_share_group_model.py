@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.fixtures.coordinated import CountingRng
 from support.fixtures.coordinated_sharers import Sharers
 from tidelog.base.errors import Code, KafkaError
-from tidelog.base.ids import Offset
+from tidelog.base.ids import Offset, PartitionIndex
 from tidelog.coordinator.groups import GroupCoordinator, GroupSettings
 from tidelog.coordinator.groups.consumer import assignment
 from tidelog.coordinator.groups.share import group_states, share_groups
@@ -183,10 +183,10 @@ class ShareGroupMachine(RuleBasedStateMachine):
         group = self.world.shares.groups.get("g")
         states = {} if group is None else group.known_states.initialized
         there = {
-            (topic_id, partition)
+            (topic_id, PartitionIndex(partition))
             for topic_id, one in states.items()
             for partition in one.partitions
-            if (group is None or topic_id not in group.known_states.initializing)
+            if group is None or topic_id not in group.known_states.initializing
         }
         for state_id in there:
             assert ("g", state_id) in self.world.kept, "it is assigned, and its leader finds no state"
@@ -240,7 +240,7 @@ class ShareGroupMachine(RuleBasedStateMachine):
             for name, partitions in reads.items():
                 read.setdefault(name, set()).update(partitions)
         wanted = {name for client in members for name in client.topics}
-        assert read == {name: set(range(world.topics[name])) for name in wanted}
+        assert read == {name: set(range(world.topics[name])) for name in wanted}, group.canonical()
         for name in wanted:
             assert world.starts(name).keys() == read[name]
 

@@ -18,7 +18,12 @@ from tidelog.metadata.configs.key import (
     refused,
     unserved,
 )
-from tidelog.metadata.configs.share_groups import SHARE_CONFIGS, SHARE_RANGES
+from tidelog.metadata.configs.share_groups import (
+    SHARE_CONFIGS,
+    SHARE_HEARTBEAT_INTERVAL_MS,
+    SHARE_RANGES,
+    SHARE_SESSION_TIMEOUT_MS,
+)
 
 POLICIES = ("bidirectional", "disabled", "downgrade", "upgrade")
 
@@ -141,6 +146,12 @@ RANGES = (
 )
 """A setting of a group, and what the broker allows of it, and of its own setting behind it."""
 
+SESSIONS = (
+    (CONSUMER_SESSION_TIMEOUT_MS, CONSUMER_HEARTBEAT_INTERVAL_MS),
+    (SHARE_SESSION_TIMEOUT_MS, SHARE_HEARTBEAT_INTERVAL_MS),
+)
+"""A session has to outlast the interval between heartbeats."""
+
 GROUP_CONFIGS: tuple[ConfigKey[Any], ...] = (
     CONSUMER_SESSION_TIMEOUT_MS,
     CONSUMER_HEARTBEAT_INTERVAL_MS,
@@ -148,6 +159,7 @@ GROUP_CONFIGS: tuple[ConfigKey[Any], ...] = (
     *refused(
         "large assignments are made in pieces between other requests",
         unserved("consumer.assignor.offload.enable", BOOLEAN, "true"),
+        unserved("share.assignor.offload.enable", BOOLEAN, "true"),
     ),
     *SHARE_CONFIGS,
 )
@@ -170,12 +182,12 @@ def check_ranges(value_of: Callable[[ConfigKey[int]], int], names: Callable[[Con
             raise ConfigError(
                 f"{names(key)} is {value}: it must be from {low} ({minimum.name}) to {high} ({maximum.name})"
             )
-    session, heartbeat = CONSUMER_SESSION_TIMEOUT_MS, CONSUMER_HEARTBEAT_INTERVAL_MS
-    if value_of(session) <= value_of(heartbeat):
-        raise ConfigError(
-            f"{names(session)} is {value_of(session)}: it must be above {names(heartbeat)}, which is "
-            f"{value_of(heartbeat)}"
-        )
+    for session, heartbeat in SESSIONS:
+        if value_of(session) <= value_of(heartbeat):
+            raise ConfigError(
+                f"{names(session)} is {value_of(session)}: it must be above {names(heartbeat)}, which is "
+                f"{value_of(heartbeat)}"
+            )
 
 
 def within_range(values: Callable[[ConfigKey[int]], ConfigValue], key: ConfigKey[int], value: int) -> int:

@@ -1,4 +1,4 @@
-"""Settings of how records are delivered to share groups (KIP-932, KIP-1240): of brokers, and of one group over them."""
+"""Settings of share groups (KIP-932, KIP-1240, KIP-1263): of brokers, and of one group over them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,50 @@ from typing import Any
 
 from tidelog.metadata.configs.key import BOOLEAN, INT, STRING, ConfigKey, Synonym, keys_in
 
+GROUP_SHARE_SESSION_TIMEOUT_MS = ConfigKey(
+    "group.share.session.timeout.ms",
+    INT,
+    "45000",
+    "How long a member of a share group may be silent before others read its partitions.",
+    minimum=1,
+)
+GROUP_SHARE_MIN_SESSION_TIMEOUT_MS = ConfigKey(
+    "group.share.min.session.timeout.ms", INT, "45000", "The least that it may be set to, of a group too.", minimum=1
+)
+GROUP_SHARE_MAX_SESSION_TIMEOUT_MS = ConfigKey(
+    "group.share.max.session.timeout.ms", INT, "60000", "The most that it may be set to, of a group too.", minimum=1
+)
+GROUP_SHARE_HEARTBEAT_INTERVAL_MS = ConfigKey(
+    "group.share.heartbeat.interval.ms",
+    INT,
+    "5000",
+    "How often members of share groups are told to send heartbeats. They learn what to read by the answers.",
+    minimum=1,
+)
+GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS = ConfigKey(
+    "group.share.min.heartbeat.interval.ms", INT, "5000", "The least that it may be set to, of a group too.", minimum=1
+)
+GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS = ConfigKey(
+    "group.share.max.heartbeat.interval.ms", INT, "15000", "The most that it may be set to, of a group too.", minimum=1
+)
+GROUP_SHARE_ASSIGNMENT_INTERVAL_MS = ConfigKey(
+    "group.share.assignment.interval.ms",
+    INT,
+    "1000",
+    "How long a share group waits after one assignment before the next, so that members that come together are "
+    "assigned together (KIP-1263).",
+    minimum=0,
+    is_dynamic=True,
+)
+GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS = ConfigKey(
+    "group.share.min.assignment.interval.ms", INT, "0", "The least that it may be set to, of a group too.", minimum=0
+)
+GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS = ConfigKey(
+    "group.share.max.assignment.interval.ms", INT, "15000", "The most that it may be set to, of a group too.", minimum=0
+)
+GROUP_SHARE_MAX_SIZE = ConfigKey(
+    "group.share.max.size", INT, "200", "The most members that a share group may have.", minimum=1, maximum=1000
+)
 GROUP_SHARE_RECORD_LOCK_DURATION_MS = ConfigKey(
     "group.share.record.lock.duration.ms",
     INT,
@@ -89,6 +133,33 @@ GROUP_SHARE_MAX_SHARE_SESSIONS = ConfigKey(
 
 GROUP_SHARE_CONFIGS: tuple[ConfigKey[Any], ...] = keys_in(globals())
 
+SHARE_SESSION_TIMEOUT_MS = ConfigKey(
+    "share.session.timeout.ms",
+    INT,
+    "45000",
+    "How long a member may be silent before others read its partitions.",
+    minimum=1,
+    synonyms=(Synonym(GROUP_SHARE_SESSION_TIMEOUT_MS.name),),
+    is_dynamic=True,
+)
+SHARE_HEARTBEAT_INTERVAL_MS = ConfigKey(
+    "share.heartbeat.interval.ms",
+    INT,
+    "5000",
+    "How often members are told to send heartbeats.",
+    minimum=1,
+    synonyms=(Synonym(GROUP_SHARE_HEARTBEAT_INTERVAL_MS.name),),
+    is_dynamic=True,
+)
+SHARE_ASSIGNMENT_INTERVAL_MS = ConfigKey(
+    "share.assignment.interval.ms",
+    INT,
+    "1000",
+    "How long the group waits after one assignment before the next.",
+    minimum=0,
+    synonyms=(Synonym(GROUP_SHARE_ASSIGNMENT_INTERVAL_MS.name),),
+    is_dynamic=True,
+)
 SHARE_RECORD_LOCK_DURATION_MS = ConfigKey(
     "share.record.lock.duration.ms",
     INT,
@@ -148,6 +219,9 @@ SHARE_CONFIGS: tuple[ConfigKey[Any], ...] = tuple(one for one in keys_in(globals
 """Of one group."""
 
 SHARE_RANGES = (
+    (SHARE_SESSION_TIMEOUT_MS, GROUP_SHARE_MIN_SESSION_TIMEOUT_MS, GROUP_SHARE_MAX_SESSION_TIMEOUT_MS),
+    (SHARE_HEARTBEAT_INTERVAL_MS, GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS, GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS),
+    (SHARE_ASSIGNMENT_INTERVAL_MS, GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS, GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS),
     (
         SHARE_RECORD_LOCK_DURATION_MS,
         GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS,

@@ -161,19 +161,6 @@ UNSERVED_CONFIGS: tuple[ConfigKey[Any], ...] = (
         _key("group.streams.session.timeout.ms", INT, "45000", 1),
     ),
     *without_effect(
-        "share groups are not served",
-        _dynamic("group.share.assignment.interval.ms", INT, "1000", 0),
-        _key("group.share.heartbeat.interval.ms", INT, "5000", 1),
-        _key("group.share.max.assignment.interval.ms", INT, "15000", 0),
-        _key("group.share.max.heartbeat.interval.ms", INT, "15000", 1),
-        _key("group.share.max.session.timeout.ms", INT, "60000", 1),
-        _key("group.share.max.size", INT, "200", 1, 1000),
-        _key("group.share.min.assignment.interval.ms", INT, "0", 0),
-        _key("group.share.min.heartbeat.interval.ms", INT, "5000", 1),
-        _key("group.share.min.session.timeout.ms", INT, "45000", 1),
-        _key("group.share.session.timeout.ms", INT, "45000", 1),
-    ),
-    *without_effect(
         "a leader waits for the coordinator, which waits for the end of the transaction before",
         _key("add.partitions.to.txn.retry.backoff.max.ms", INT, "100", 0),
         _key("add.partitions.to.txn.retry.backoff.ms", INT, "20", 1),
@@ -314,7 +301,7 @@ UNSERVED_CONFIGS: tuple[ConfigKey[Any], ...] = (
         _dynamic("max.connection.creation.rate", INT, "2147483647"),
     ),
     *refused(
-        "share groups are not served",
+        "assignors of one's own would be Java classes",
         _key("group.share.assignors", LIST, "simple"),
     ),
     *refused(

@@ -13,25 +13,28 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
-from tidelog.base.ids import BrokerId
+from tidelog.base.ids import BrokerId, TopicId
 from tidelog.base.ports import Clock, Executor, Rng
 from tidelog.log.producer_state import ProducerStates
 from tidelog.metadata import MetadataDelta, MetadataImage, ResourceType
 from tidelog.metadata.configs import BrokerSettings, ConfigKey, group_values
 from tidelog.metadata.configs import broker as keys
 from tidelog.metadata.configs import groups as group_keys
+from tidelog.metadata.configs import share_groups as share_keys
 from tidelog.metadata.configs.groups import within_range
 from tidelog.metadata.features import knows_topics_of_offsets
 from tidelog.metadata.topic_names import CONSUMER_OFFSETS_TOPIC
 from tidelog.records.transaction_marker import TransactionMarker
 from tidelog.server.broker.broker import Broker
 from tidelog.server.coordinators.coordinator_partition import CoordinatorKind, Event
-from tidelog.server.coordinators.coordinator_partitions import CoordinatorPartitions, CreateTopics
+from tidelog.server.coordinators.coordinator_partitions import CoordinatorPartitions, CreateTopics, send_to_nobody
+from tidelog.server.coordinators.retried_sends import SendToLeader
 from tidelog.server.settings.in_force import SettingsInForce
 
 if TYPE_CHECKING:
     from tidelog.coordinator.groups import GroupCoordinator, GroupSettings
     from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
+    from tidelog.coordinator.groups.share.settings import ShareGroupSettings
     from tidelog.journal import RequestId
 
 MINUTE_MS = 60_000
@@ -56,7 +59,11 @@ GROUPS = CoordinatorKind(
 
 
 class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
-    """Finds the coordinator of a group, and keeps those that live here."""
+    """Finds the coordinator of a group, and keeps those that live here.
+
+    Args:
+        send_to_leader: asks share coordinators.
+    """
 
     def __init__(
         self,
@@ -67,14 +74,23 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
         executor: Executor,
         rng: Rng,
         create_topics: CreateTopics,
+        send_to_leader: SendToLeader = send_to_nobody,
     ) -> None:
         super().__init__(
-            GROUPS, broker, properties, clock=clock, executor=executor, rng=rng, create_topics=create_topics
+            GROUPS,
+            broker,
+            properties,
+            clock=clock,
+            executor=executor,
+            rng=rng,
+            create_topics=create_topics,
+            send_to_leader=send_to_leader,
         )
         self._rng = rng
         self._settings_of_all = BrokerSettings.of(properties)
         self._settings_of_groups: dict[str, Mapping[str, str]] = {}
         self._parsed: dict[str, ConsumerGroupSettings] | None = {}  # of those, once they are asked for
+        self._parsed_shares: dict[str, ShareGroupSettings] = {}  # likewise
         self._deleted_before: set[str] = set()  # topics, until this has begun
 
     async def write_marker(self, index: int, marker: TransactionMarker) -> Code:
@@ -123,6 +139,7 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
             if not self._has_begun:
                 self._deleted_before |= names
             self.notify_all(partial(forget, names))
+            self.notify_all(partial(_forget_states, list(delta.deleted_topics)))
         if delta.are_features_changed:
             self.notify_all(partial(_name_topics, knows_topics_of_offsets(image.features)))
         news = TopicNews(image, changed_topics(delta, image), have_moved(delta, image))
@@ -142,7 +159,9 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
         broker = self._settings_of_all
         if self._parsed is None:
             self._parsed = {name: consumer_settings(broker, own) for name, own in self._settings_of_groups.items()}
+            self._parsed_shares = {name: share_settings(broker, own) for name, own in self._settings_of_groups.items()}
         coordinator.consumer_groups.on_settings(consumer_settings(broker, {}), self._parsed)
+        coordinator.share_groups.on_settings(share_settings(broker, {}), self._parsed_shares)
 
     def _new_machine(self, index: int) -> GroupCoordinator:
         from tidelog.coordinator.groups import GroupCoordinator
@@ -157,7 +176,7 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
     def _first_event(self) -> Event[GroupCoordinator]:
         """A log may tell of topics that are no more. One that is made after this is not they."""
         deleted = frozenset() if self._has_begun else self._deleted_before
-        return partial(forget_all_but, self._broker.newest_image.topics_by_name, deleted)
+        return partial(forget_all_but, self._broker.newest_image, deleted)
 
     def _settings(self) -> GroupSettings:
         from tidelog.coordinator.groups import GroupSettings
@@ -178,16 +197,23 @@ def _name_topics(names_topics: bool, coordinator: GroupCoordinator, now_ms: int,
     coordinator.names_topics = names_topics
 
 
+def _forget_states(topics: Collection[TopicId], coordinator: GroupCoordinator, now_ms: int, wall_ms: int) -> None:
+    """What share groups have done with topics that are no more is no use."""
+    coordinator.share_groups.on_topics_deleted(topics, now_ms=now_ms, wall_ms=wall_ms)
+
+
 def forget(topics: Collection[str], coordinator: GroupCoordinator, now_ms: int, wall_ms: int) -> None:
     """Offsets in topics that are no more are no use, and would be wrong for topics of the same name."""
     coordinator.on_topics_deleted(topics, now_ms=now_ms, wall_ms=wall_ms)
 
 
 def forget_all_but(
-    known: Collection[str], deleted: Collection[str], coordinator: GroupCoordinator, now_ms: int, wall_ms: int
+    image: MetadataImage, deleted: Collection[str], coordinator: GroupCoordinator, now_ms: int, wall_ms: int
 ) -> None:
-    to_forget = [topic for topic in coordinator.topics if topic not in known or topic in deleted]
+    """What groups have done with topics that the image does not have, or that were `deleted`, by name."""
+    to_forget = [topic for topic in coordinator.topics if topic not in image.topics_by_name or topic in deleted]
     forget(to_forget, coordinator, now_ms, wall_ms)
+    coordinator.share_groups.on_topics(image.topics_by_id, now_ms=now_ms, wall_ms=wall_ms)
 
 
 def consumer_settings(broker: BrokerSettings, own: Mapping[str, str]) -> ConsumerGroupSettings:
@@ -210,6 +236,23 @@ def consumer_settings(broker: BrokerSettings, own: Mapping[str, str]) -> Consume
         group_size_max=broker[group_keys.GROUP_CONSUMER_MAX_SIZE],
         assignors=broker[group_keys.GROUP_CONSUMER_ASSIGNORS],
         migration_policy=MigrationPolicy(broker[group_keys.GROUP_CONSUMER_MIGRATION_POLICY].lower()),
+    )
+
+
+def share_settings(broker: BrokerSettings, own: Mapping[str, str]) -> ShareGroupSettings:
+    """Those of one share group. Args as those of `consumer_settings`."""
+    from tidelog.coordinator.groups.share.settings import ShareGroupSettings
+
+    values = group_values(own, broker)
+
+    def allowed(key: ConfigKey[int]) -> int:
+        return within_range(broker.__getitem__, key, values[key])
+
+    return ShareGroupSettings(
+        session_timeout_ms=allowed(share_keys.SHARE_SESSION_TIMEOUT_MS),
+        heartbeat_interval_ms=allowed(share_keys.SHARE_HEARTBEAT_INTERVAL_MS),
+        assignment_interval_ms=allowed(share_keys.SHARE_ASSIGNMENT_INTERVAL_MS),
+        group_size_max=broker[share_keys.GROUP_SHARE_MAX_SIZE],
     )
 
 

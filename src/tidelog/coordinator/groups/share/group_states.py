@@ -109,7 +109,7 @@ class GroupStates:
                 topics[topic_id] = TopicStates(name, some)
                 asked = states.initializing.get(topic_id)
                 was_asked_for = was_asked_for or (asked is not None and not some.isdisjoint(asked.partitions))
-        group.lacks_states = not is_whole
+        group.lacks_states = bool(topics) or not is_whole
         count = sum(len(one.partitions) for one in topics.values())
         if not self._written.has_room(2 * STATE_BYTES * count):
             logger.warning(

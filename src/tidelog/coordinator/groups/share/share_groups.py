@@ -214,6 +214,8 @@ class ShareGroups:
         group = self.groups[group_id]
         change.note_hash(group)
         group.seen_version = known.version
+        if change.epoch > group.target_epoch:
+            group.lacks_assignment = False  # the next assignment is of all that may be assigned then
         if missing.topics:
             self._states.begin(group_id, change.epoch, missing.topics)
         if not is_assigned:
@@ -238,9 +240,9 @@ class ShareGroups:
         group = change.group
         is_other = old is None or old.topic_names != new.topic_names
         is_newer = group.seen_version != known.version
-        if is_other or group.lacks_assignment:
-            if is_other or _lacks_assignment(group, known):
-                change.raise_epoch()
+        if is_other or (group.lacks_assignment and _lacks_assignment(group, known)):
+            change.raise_epoch()
+        else:
             group.lacks_assignment = False
         may_differ = is_newer and known.may_differ(group.topics, group.seen_version)
         if (is_other or may_differ) and change.refresh():

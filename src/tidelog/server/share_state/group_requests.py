@@ -1,0 +1,49 @@
+"""What group coordinators ask of share coordinators, handed to the persister in portions.
+
+Kafka: `GroupCoordinatorService`, as far as it calls `Persister`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import KafkaError
+from tidelog.base.ids import TopicPartition
+from tidelog.base.invariant import invariant
+from tidelog.server.share_state.persister import SharePersister, StartedState
+
+if TYPE_CHECKING:
+    from tidelog.coordinator.groups.share.requests import StateOutcomes
+
+PORTION = 500
+"""States of a request that are asked for at once: each waits by itself."""
+
+
+class GroupRequests:
+    """Asks share coordinators, wherever they are."""
+
+    def __init__(self, persister: SharePersister) -> None:
+        self._persister = persister
+
+    async def send_to_leader(self, destination: TopicPartition, request: object) -> StateOutcomes:
+        """The outcome of an `InitializeStates` or a `DeleteStates`. See `SendToLeader`; it raises nothing.
+
+        Args:
+            destination: of none of them: each state has its own.
+        """
+        from tidelog.coordinator.groups.share.requests import DeleteStates, InitializeStates
+
+        outcomes: list[KafkaError | None] = []
+        invariant(isinstance(request, InitializeStates | DeleteStates), "share coordinators know no {}", request)
+        assert isinstance(request, InitializeStates | DeleteStates)
+        for start in range(0, len(request.ids), PORTION):
+            some = slice(start, start + PORTION)
+            if isinstance(request, DeleteStates):
+                outcomes += await self._persister.delete(request.group_id, request.ids[some])
+                continue
+            states = [
+                StartedState(*state_id, request.state_epoch, start=offset)
+                for state_id, offset in zip(request.ids[some], request.starts[some], strict=True)
+            ]
+            outcomes += await self._persister.initialize(request.group_id, states)
+        return tuple(outcomes)
