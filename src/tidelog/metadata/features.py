@@ -112,7 +112,7 @@ FEATURE_LEVELS = (
     FeatureLevel(GROUP_VERSION, 1, 22, 0, True, "the requests of the consumer protocol (KIP-848)"),
     FeatureLevel(ELIGIBLE_LEADERS_VERSION, 1, 26, ELIGIBLE_LEADERS_SINCE, True, "eligible leader replicas (KIP-966)"),
     FeatureLevel(KRAFT_VERSION, 1, 21, 0, True, "the voters stand in the metadata log, and change there (KIP-853)"),
-    FeatureLevel(SHARE_VERSION, 1, 28, 0, False, "share groups (KIP-932)"),
+    FeatureLevel(SHARE_VERSION, 1, 28, 0, True, "share groups (KIP-932)"),
     FeatureLevel(STREAMS_VERSION, 1, 29, 0, False, "groups of Kafka Streams (KIP-1071)"),
 )
 """Of Kafka's features. Its tools name them all when they ask for a release, so each is known, if at level 0 alone. One

@@ -29,6 +29,7 @@ from tidelog.server.broker.dynamic_configs import DynamicConfigs, PartitionSetti
 from tidelog.server.broker.log_maintenance import LogMaintenance
 from tidelog.server.cluster_member import ClusterMember
 from tidelog.server.groups.group_coordinators import GroupCoordinators
+from tidelog.server.groups.share_group_positions import ShareGroupPositions
 from tidelog.server.membership.broker_lifecycle import BrokerLifecycle
 from tidelog.server.membership.broker_watch import BrokerWatch
 from tidelog.server.membership.controller_channel import ControllerChannel
@@ -148,6 +149,7 @@ class Node:
             create_topics=self.create_topics,
             send_to_leader=GroupRequests(self.share_persister).send_to_leader,
         )
+        self.share_positions = ShareGroupPositions(self.broker, self.share_persister)
         self.marker_writer = MarkerWriter(self.broker, self.groups, clock)
         self._marker_sends = MarkerSends(self.broker, self.marker_writer.write)
         self.transactions = TransactionCoordinators(

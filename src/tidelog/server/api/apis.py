@@ -282,6 +282,13 @@ APIS: dict[int, ServedApi] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ServedApi(
         "api_75_describe_topic_partitions", (BROKER,), refuse=in_topic_partitions
     ),
+    ApiKey.SHARE_GROUP_HEARTBEAT: ServedApi("api_76_share_group_heartbeat", (BROKER,), feature=SHARE_VERSION),
+    ApiKey.SHARE_GROUP_DESCRIBE: ServedApi(
+        "api_77_share_group_describe",
+        (BROKER,),
+        division=Division("group_ids", "groups", weight_max=WRITES_MAX),
+        feature=SHARE_VERSION,
+    ),
     ApiKey.SHARE_FETCH: ServedApi(
         "api_78_share_fetch",
         (BROKER,),
@@ -325,6 +332,14 @@ APIS: dict[int, ServedApi] = {
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: ServedApi(
         "api_87_read_share_group_state_summary", (BROKER,), division=SHARE_STATES, feature=SHARE_VERSION
     ),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: ServedApi(
+        "api_90_describe_share_group_offsets",
+        (BROKER,),
+        division=Division("groups", "groups", Division("topics", "topics", PARTITIONS), waits_for_all=True),
+        feature=SHARE_VERSION,
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: ServedApi("api_91_alter_share_group_offsets", (BROKER,), feature=SHARE_VERSION),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: ServedApi("api_92_delete_share_group_offsets", (BROKER,), feature=SHARE_VERSION),
 }
 
 READS = {key: served.refuse for key, served in APIS.items() if served.refuse is not None}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tidelog.server.api.fetch_sessions import FetchSessions
     from tidelog.server.broker.broker import Broker
     from tidelog.server.groups.group_coordinators import GroupCoordinators
+    from tidelog.server.groups.share_group_positions import ShareGroupPositions
     from tidelog.server.membership.broker_watch import BrokerWatch
     from tidelog.server.membership.controller_channel import ControllerChannel
     from tidelog.server.membership.controller_registrations import ControllerRegistrations
@@ -107,6 +108,13 @@ class GroupsApi(MetadataApi, Protocol):
     def groups(self) -> GroupCoordinators: ...
 
 
+class ShareGroupsApi(GroupsApi, Protocol):
+    """The coordinators of groups at this broker, and where share groups stand."""
+
+    @property
+    def share_positions(self) -> ShareGroupPositions: ...
+
+
 class TransactionsApi(GroupsApi, DataApi, Protocol):
     """The coordinators of transactions at this broker, and what its partitions have to do with transactions."""
 
@@ -125,7 +133,7 @@ class ShareStatesApi(MetadataApi, Protocol):
     def share_states(self) -> ShareCoordinators: ...
 
 
-class CoordinatorsApi(TransactionsApi, ShareStatesApi, Protocol):
+class CoordinatorsApi(TransactionsApi, ShareGroupsApi, ShareStatesApi, Protocol):
     """All coordinators at this broker."""
 
 
