@@ -26,10 +26,7 @@ from tidelog.wire.primitives import ZERO_UUID
 
 ELIGIBLE_LEADERS = "eligible.leader.replicas.version"
 KRAFT_VERSION = "kraft.version"
-NOT_SERVED = {
-    "share.version",
-    "streams.version",
-}
+NOT_SERVED = {"streams.version"}
 
 
 def api_versions(node: NodeProcess, version: int) -> ApiVersionsResponse:
@@ -42,7 +39,14 @@ def test_those_not_served_are_told_to_who_can_read_of_level_0_and_is_not_finaliz
     """Older clients than version 4 take a lowest level of 0 for an error."""
     told = {row.name: (row.min_version, row.max_version) for row in api_versions(shared_node, 4).supported_features}
     assert {name for name, levels in told.items() if levels == (0, 0)} == NOT_SERVED
-    served = {"metadata.version", "transaction.version", "group.version", ELIGIBLE_LEADERS, KRAFT_VERSION}
+    served = {
+        "metadata.version",
+        "transaction.version",
+        "group.version",
+        "share.version",
+        ELIGIBLE_LEADERS,
+        KRAFT_VERSION,
+    }
     assert set(told) == {*served, *NOT_SERVED}
     assert (told["transaction.version"], told["group.version"]) == ((0, 2), (0, 1))
     old = api_versions(shared_node, 3)
@@ -52,6 +56,7 @@ def test_those_not_served_are_told_to_who_can_read_of_level_0_and_is_not_finaliz
         "transaction.version": 2,
         "group.version": 1,
         ELIGIBLE_LEADERS: 1,
+        "share.version": 1,
     }
 
 
@@ -70,12 +75,12 @@ def test_a_release_is_asked_for_with_the_levels_of_all_its_features(shared_node:
         answer = update({**release, **dict.fromkeys(NOT_SERVED, level)})
         assert (answer.error_code, {row.error_code for row in answer.results} - {0}) == (0, set())
     if version == 2:
-        assert "share.version stays at 0: this release does not serve it" in (answer.error_message or "")
-    refused = update({"share.version": 1})
+        assert "streams.version stays at 0: this release does not serve it" in (answer.error_message or "")
+    refused = update({"streams.version": 1})
     rows = [(row.error_code, row.error_message) for row in refused.results]
     code, message = rows[0] if rows else (refused.error_code, refused.error_message)
     assert code == Code.INVALID_UPDATE_VERSION
-    assert "share.version" in (message or "")
+    assert "streams.version" in (message or "")
     finalized = {row.name for row in api_versions(shared_node, 4).finalized_features}
     assert finalized.isdisjoint(NOT_SERVED)
 

@@ -14,7 +14,7 @@ from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.controller import NewTopic
 from tidelog.controller.values import FeatureUpdate, TopicToDelete
-from tidelog.metadata.features import SHARE_VERSION, SUPPORTED_FEATURES
+from tidelog.metadata.features import SHARE_VERSION
 from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from tidelog.server.node import Node
@@ -29,11 +29,6 @@ T = TypeVar("T")
 PROPERTIES = {"share.coordinator.state.topic.num.partitions": "3"}
 GROUP = "group"
 PARTITIONS = 6
-
-
-@pytest.fixture(autouse=True)
-def _release_with_share_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SUPPORTED_FEATURES, SHARE_VERSION, (0, 1))
 
 
 class States:

@@ -374,14 +374,14 @@ class SharePartition:
                 run = in_flight.runs[index]
 
     def on_member_left(self, member_id: str) -> None:
-        """A member's session is over: others may have its records. This delivery counts as none.
+        """A member's session is over: others may have its records, unless they were delivered too often.
 
-        What it has acknowledged before stands or falls as if it were there.
+        The delivery counts: a record may be what ended the member. What it has acknowledged before stands or falls as
+        if it were there.
         """
         for run in self.in_flight.runs:
             if run.member_id == member_id and run.state is ACQUIRED and run.outcome is None:
-                run.delivery_count -= 1
-                self._release(run, AVAILABLE)
+                self._release(run, self._released(run))
         self._after_release()
 
     def on_log_start_moved(self, log_start_offset: Offset) -> None:

@@ -18,7 +18,7 @@ Story = Callable[..., list[str]]
 @pytest.fixture(scope="session")
 def java_clients(needs_kafka: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
     classes = tmp_path_factory.mktemp("classes")
-    source = Path(__file__).parent / "Clients.java"
+    sources = [str(Path(__file__).parent / name) for name in ("Clients.java", "ShareClients.java")]
     command = [
         "javac",
         "-Xlint:all,-path,-classfile",
@@ -27,7 +27,7 @@ def java_clients(needs_kafka: None, tmp_path_factory: pytest.TempPathFactory) ->
         f"{KAFKA_JARS}/*",
         "-d",
         str(classes),
-        str(source),
+        *sources,
     ]
     compiled = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True)
     assert compiled.returncode == 0, compiled.stderr

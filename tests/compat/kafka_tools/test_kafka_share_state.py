@@ -33,7 +33,6 @@ from tidelog.coordinator.share import ShareCoordinator, ShareCoordinatorSettings
 from tidelog.coordinator.share.records import ShareRecordType
 from tidelog.io.disk import RealDisk
 from tidelog.log import Log, LogConfig
-from tidelog.metadata.features import SHARE_VERSION, SUPPORTED_FEATURES
 from tidelog.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from tidelog.records import BatchBuilder, Record, read_records, split_whole_batches
 from tidelog.server.share_state.state_messages import told_change
@@ -164,12 +163,7 @@ def answers(client: ShareStateClient) -> list[object]:
     return found
 
 
-@pytest.fixture
-def _release_with_share_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SUPPORTED_FEATURES, SHARE_VERSION, (0, 1))
-
-
-@pytest.mark.usefixtures("needs_kafka", "_release_with_share_groups")
+@pytest.mark.usefixtures("needs_kafka")
 def test_kafkas_coordinator_answers_the_same_and_ours_reads_its_log(tmp_path: Path) -> None:
     config = {
         "share.coordinator.state.topic.num.partitions": "1",

@@ -1,4 +1,4 @@
-"""A node in this process, of a release that serves share groups: for tests that patch `SUPPORTED_FEATURES` so."""
+"""A node in this process, whose share coordinators are asked without those who are members of share groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.clients.wire_client import WireClient
 from tidelog.base.errors import Code
 from tidelog.base.ids import TopicId
 from tidelog.controller import NewTopic
-from tidelog.controller.values import FeatureUpdate
+from tidelog.controller.values import FeatureUpdate, UpgradeType
 from tidelog.io.clock import SystemClock
 from tidelog.io.disk import RealDisk
 from tidelog.io.executor import ThreadExecutor
@@ -55,9 +55,11 @@ async def started(
     """A node with a topic; share groups are on and coordinated, unless the level is 0."""
     node = new_node(directory, settings)
     await node.start()
-    if level and not node.image.features.get(SHARE_VERSION):
+    if node.image.features.get(SHARE_VERSION, 0) != level:
         (updated,) = await node.controller.request_whole(
-            lambda state: state.decide_update_features([FeatureUpdate(SHARE_VERSION, level)])
+            lambda state: state.decide_update_features(
+                [FeatureUpdate(SHARE_VERSION, level, UpgradeType.SAFE_DOWNGRADE)]
+            )
         )
         assert updated.code == Code.NONE
         await node.caught_up()

@@ -77,6 +77,7 @@ def test_a_controller_that_becomes_active_says_what_the_metadata_does_not_say_ye
         FeatureLevelRecord(name="transaction.version", feature_level=2),
         FeatureLevelRecord(name="group.version", feature_level=1),
         FeatureLevelRecord(name=ELIGIBLE, feature_level=1),
+        FeatureLevelRecord(name="share.version", feature_level=1),
         ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2"),
     )
     for record in records:
@@ -94,13 +95,10 @@ def test_a_new_cluster_can_begin_at_an_older_level() -> None:
 
 
 def test_a_new_cluster_begins_at_what_its_operator_says_and_at_the_highest_levels_otherwise() -> None:
-    assert first_levels({}) == {NAME: METADATA_VERSION, "transaction.version": 2, "group.version": 1, ELIGIBLE: 1}
-    assert first_levels({"transaction.version": 0}) == {NAME: METADATA_VERSION, "group.version": 1, ELIGIBLE: 1}
-    assert first_levels({"transaction.version": 1, "group.version": 0}) == {
-        NAME: METADATA_VERSION,
-        "transaction.version": 1,
-        ELIGIBLE: 1,
-    }
+    newest = {NAME: METADATA_VERSION, ELIGIBLE: 1, "share.version": 1}
+    assert first_levels({}) == {**newest, "transaction.version": 2, "group.version": 1}
+    assert first_levels({"transaction.version": 0}) == {**newest, "group.version": 1}
+    assert first_levels({"transaction.version": 1, "group.version": 0}) == {**newest, "transaction.version": 1}
     assert first_levels({NAME: 21}) == {NAME: 21}, "a release before 4.0 knows neither"
     assert first_levels({NAME: 25})[NAME] == 25
     assert ELIGIBLE not in first_levels({NAME: 25}), "metadata.version gives them there"
@@ -180,30 +178,27 @@ def test_a_feature_that_is_not_served_is_at_level_0_and_stays_there(upgrade_type
     cluster = at(27, ONE)
     cluster.run(cluster.decide_register(replace(cluster.registration(TWO), features=((NAME, 10, 27),))))
     before = cluster.journal.next_offset
-    off = [FeatureUpdate(name, 0, upgrade_type) for name in ("transaction.version", "share.version")]
+    off = [FeatureUpdate(name, 0, upgrade_type) for name in ("transaction.version", "streams.version")]
     assert [one.code for one in update(cluster, FeatureUpdate(NAME, 27), *off)] == [Code.NONE] * 3
     assert cluster.journal.next_offset == before, "nobody finalizes a feature at level 0"
-    _, on = update(cluster, off[0], FeatureUpdate("share.version", 1))
+    _, on = update(cluster, off[0], FeatureUpdate("streams.version", 1))
     assert on.code == Code.INVALID_UPDATE_VERSION
-    assert on.message == "share.version 1: the active controller does not serve it"
+    assert on.message == "streams.version 1: the active controller does not serve it"
     assert set(cluster.image.features) == {NAME}
 
 
 @pytest.mark.parametrize(("level", "upgrade_type"), [(30, UP), (29, UNSAFELY)])
 def test_a_release_is_asked_for_whole_and_what_is_not_served_of_it_stays_off(level: int, upgrade_type: int) -> None:
     cluster = at(25 if upgrade_type == UP else 30, ONE)
-    named = {NAME: level, "share.version": 1, "streams.version": 1}
+    named = {NAME: level, "streams.version": 1}
     results = update(cluster, *(FeatureUpdate(name, level, upgrade_type) for name, level in named.items()))
-    assert [one.code for one in results] == [Code.NONE] * 3
-    assert [one.message for one in results[1:]] == [
-        "share.version stays at 0: this release does not serve it",
-        "streams.version stays at 0: this release does not serve it",
-    ]
+    assert [one.code for one in results] == [Code.NONE] * 2
+    assert results[1].message == "streams.version stays at 0: this release does not serve it"
     assert level_of(cluster) == level
-    assert "share.version" not in cluster.image.features
-    (refused,) = update(cluster, FeatureUpdate("share.version", 1))
-    assert refused.message == "share.version 1: the active controller does not serve it"
-    _, unknown = update(cluster, FeatureUpdate(NAME, level, UP), FeatureUpdate("share.version", 2))
+    assert "streams.version" not in cluster.image.features
+    (refused,) = update(cluster, FeatureUpdate("streams.version", 1))
+    assert refused.message == "streams.version 1: the active controller does not serve it"
+    _, unknown = update(cluster, FeatureUpdate(NAME, level, UP), FeatureUpdate("streams.version", 2))
     assert unknown.code == Code.INVALID_UPDATE_VERSION, "Kafka has no such level"
 
 

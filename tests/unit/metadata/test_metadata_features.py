@@ -94,8 +94,8 @@ def test_a_release_stands_for_the_levels_that_kafkas_does() -> None:
         "3.9": {**at(21), **kraft},
         "4.0": {**at(25), **kraft, transactions: 2, groups: 1},
         "4.1": {**at(27), **kraft, transactions: 2, groups: 1, eligible: 1},
-        "4.2": {**at(29), **kraft, transactions: 2, groups: 1, eligible: 1},
-        "4.3": {**at(30), **kraft, transactions: 2, groups: 1, eligible: 1},
+        "4.2": {**at(29), **kraft, transactions: 2, groups: 1, eligible: 1, "share.version": 1},
+        "4.3": {**at(30), **kraft, transactions: 2, groups: 1, eligible: 1, "share.version": 1},
     }
 
 
@@ -127,12 +127,10 @@ def test_every_feature_of_kafka_is_named_and_those_that_are_not_served_have_leve
     assert lowest_and_highest.pop("group.version") == [0, 1]
     assert lowest_and_highest.pop("eligible.leader.replicas.version") == [0, 1]
     assert lowest_and_highest.pop("kraft.version") == [0, 1]
-    assert lowest_and_highest == {
-        "share.version": [0, 0],
-        "streams.version": [0, 0],
-    }
-    assert unsupported({"share.version": 0}) is None
-    assert unsupported({"share.version": 1}) == "the cluster is at share.version 1, and this node does not serve it"
+    assert lowest_and_highest.pop("share.version") == [0, 1]
+    assert lowest_and_highest == {"streams.version": [0, 0]}
+    assert unsupported({"streams.version": 0}) is None
+    assert unsupported({"streams.version": 1}) == "the cluster is at streams.version 1, and this node does not serve it"
 
 
 def test_who_cannot_work_at_a_level_is_told_why() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.metadata.features import SHARE_VERSION, SUPPORTED_FEATURES
 from tidelog.server.api.apis import advertised
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER, INTER_BROKER
 from tidelog.wire import APIS, ApiKey
@@ -72,9 +71,21 @@ ADVERTISED = {
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: (0, 0, QUORUM),
     ApiKey.LIST_CONFIG_RESOURCES: (0, 1, CLIENTS),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0, CLIENTS),
+    ApiKey.SHARE_GROUP_HEARTBEAT: (1, 1, CLIENTS),
+    ApiKey.SHARE_GROUP_DESCRIBE: (1, 1, CLIENTS),
+    ApiKey.SHARE_FETCH: (1, 2, CLIENTS),
+    ApiKey.SHARE_ACKNOWLEDGE: (1, 2, CLIENTS),
     ApiKey.ADD_RAFT_VOTER: (0, 1, BOTH),
     ApiKey.REMOVE_RAFT_VOTER: (0, 0, BOTH),
     ApiKey.UPDATE_RAFT_VOTER: (0, 0, QUORUM),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (0, 0, CLIENTS),
+    ApiKey.READ_SHARE_GROUP_STATE: (0, 0, CLIENTS),
+    ApiKey.WRITE_SHARE_GROUP_STATE: (0, 1, CLIENTS),
+    ApiKey.DELETE_SHARE_GROUP_STATE: (0, 0, CLIENTS),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (0, 1, CLIENTS),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (0, 1, CLIENTS),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: (0, 0, CLIENTS),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: (0, 0, CLIENTS),
 }
 """By API: the lowest and the highest version, and the listeners that offer it."""
 
@@ -83,27 +94,6 @@ ADVERTISED = {
 def test_a_listener_advertises_what_is_served(role: str) -> None:
     expected = {key: (lowest, highest) for key, (lowest, highest, roles) in ADVERTISED.items() if role in roles}
     assert {ApiKey(key): (lowest, highest) for key, lowest, highest in advertised(role)} == expected
-
-
-SHARE_GROUPS = {
-    ApiKey.SHARE_FETCH: (1, 2),
-    ApiKey.SHARE_ACKNOWLEDGE: (1, 2),
-    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (0, 0),
-    ApiKey.READ_SHARE_GROUP_STATE: (0, 0),
-    ApiKey.WRITE_SHARE_GROUP_STATE: (0, 1),
-    ApiKey.DELETE_SHARE_GROUP_STATE: (0, 0),
-    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (0, 1),
-}
-
-
-@pytest.mark.parametrize("role", CLIENTS)
-def test_what_is_of_share_groups_is_advertised_once_this_release_knows_their_feature(
-    role: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = advertised(role)
-    monkeypatch.setitem(SUPPORTED_FEATURES, SHARE_VERSION, (0, 1))
-    more = [row for row in advertised(role) if row not in before]
-    assert {ApiKey(key): (lowest, highest) for key, lowest, highest in more} == SHARE_GROUPS
 
 
 def test_nothing_is_spoken_that_is_not_declared() -> None:

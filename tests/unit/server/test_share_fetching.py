@@ -14,20 +14,10 @@ from support.fixtures.sharing import Member, SharingNode, acquired_of, row_of, s
 from support.fixtures.transactions import txn_batch
 from support.fixtures.waiting import WAIT_SECONDS_MAX, until
 from tidelog.base.errors import Code
-from tidelog.metadata.features import SHARE_VERSION, SUPPORTED_FEATURES
 from tidelog.records import end_transaction_batch
-from tidelog.server.api.apis import advertised
-from tidelog.server.transport.listener_roles import BROKER
-from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_78_share_fetch import ACQUIRE_AT_MOST
 
 Scenario = Callable[[SharingNode], Awaitable[None]]
-
-
-@pytest.fixture(autouse=True)
-def share_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if this release served them."""
-    monkeypatch.setitem(SUPPORTED_FEATURES, SHARE_VERSION, (0, 1))
 
 
 def run(scenario: Scenario, **properties: str) -> None:
@@ -164,7 +154,7 @@ def test_sessions_count_their_requests_and_end_when_told() -> None:
         waiting = asyncio.ensure_future(other.acquire())
         await until(lambda: len(node.share_fetching.sessions) == 2)
         assert (await member.acknowledge({}, share_session_epoch=-1)).error_code == Code.NONE
-        assert await waiting == [(0, "a", 1)]  # the delivery to who left counts as none
+        assert await waiting == [(0, "a", 2)]
         assert len(node.share_fetching.sessions) == 1
 
     run(scenario)
@@ -184,7 +174,7 @@ def test_there_are_no_more_sessions_than_may_be() -> None:
     run(scenario, **{"group.share.max.share.sessions": "1"})
 
 
-def test_what_a_member_had_is_for_others_when_it_hangs_up_or_leaves_its_group() -> None:
+def test_what_a_member_had_is_for_others_when_it_hangs_up() -> None:
     async def scenario(node: SharingNode) -> None:
         node.produce("a")
         first, second = Member(node, "1"), Member(node, "2")
@@ -192,12 +182,7 @@ def test_what_a_member_had_is_for_others_when_it_hangs_up_or_leaves_its_group() 
         waiting = asyncio.ensure_future(second.acquire())
         await until(lambda: len(node.share_fetching.sessions) == 2)
         await first.hang_up()
-        assert await waiting == [(0, "a", 1)]
-        waiting = asyncio.ensure_future(first.acquire())
-        await until(lambda: len(node.share_fetching.sessions) == 2)
-        node.share_fetching.on_member_left("g", "2")
-        assert await waiting == [(0, "a", 1)]
-        assert (await second.fetch()).error_code == Code.SHARE_SESSION_NOT_FOUND
+        assert await waiting == [(0, "a", 2)]
 
     run(scenario)
 
@@ -211,7 +196,7 @@ def test_a_share_partition_that_nobody_uses_ends_once_all_of_it_is_kept() -> Non
         await member.acquire()
         await member.hang_up()
         await until(lambda: len(node.share_fetching) == 0)
-        assert await member.acquire() == [(0, "a", 2)]
+        assert await member.acquire() == [(0, "a", 3)]
 
     run(scenario)
 
@@ -398,18 +383,12 @@ def test_forgotten_partitions_are_fetched_no_more() -> None:
     run(scenario)
 
 
-def test_clients_are_not_told_of_it_before_this_release_serves_share_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    apis = {ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE}
-    assert apis <= {key for key, _, _ in advertised(BROKER)}
-    monkeypatch.setitem(SUPPORTED_FEATURES, SHARE_VERSION, (0, 0))
-    assert not apis & {key for key, _, _ in advertised(BROKER)}
-
-
 def test_a_cluster_without_share_groups_refuses() -> None:
     async def scenario() -> None:
         node = sharing_node()
         await node.start()
         await node.create_topics_with_defaults(["t"])
+        await node.go_to_level(0)
         answer = await Member(node, "m").fetch()
         assert answer.error_code == Code.UNSUPPORTED_VERSION
         assert "share.version" in (answer.error_message or "")

@@ -30,11 +30,6 @@ from tidelog.share.key import ShareKey
 from tidelog.wire.messages import api_85_write_share_group_state as api_85
 
 
-@pytest.fixture(autouse=True)
-def _release_with_share_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SUPPORTED_FEATURES, SHARE_VERSION, (0, 1))
-
-
 def test_each_partition_of_a_request_is_answered_for_itself(tmp_path: Path) -> None:
     def work(client: ShareStateClient) -> None:
         (found,) = client.find(client.key(0))

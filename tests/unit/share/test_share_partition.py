@@ -188,14 +188,16 @@ def test_what_is_done_is_acknowledged_again_without_an_error_once_that_is_kept()
     assert led.answers[led.say(0, 9, ACCEPT)] == Code.NONE
 
 
-def test_a_record_that_was_delivered_too_often_is_archived_but_not_for_a_member_that_left() -> None:
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_record_that_was_delivered_too_often_is_archived_also_where_its_members_left(leaves: bool) -> None:
     led = Led()
     assert led.fetch() == [(0, 9, 1)]
     led.pass_ms(LOCK_MS)
     assert led.fetch() == [(0, 9, 2)]
-    led.machine.on_member_left("m")
-    assert led.fetch() == [(0, 9, 2)]
-    led.pass_ms(LOCK_MS)
+    if leaves:
+        led.machine.on_member_left("m")
+    else:
+        led.pass_ms(LOCK_MS)
     assert led.fetch() == [(10, 19, 1)]
     assert led.keep().batches == (batch(0, 9, AVAILABLE, 1, 5),)
     assert led.keep().start == 10

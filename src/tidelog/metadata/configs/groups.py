@@ -18,12 +18,7 @@ from tidelog.metadata.configs.key import (
     refused,
     unserved,
 )
-from tidelog.metadata.configs.share_groups import (
-    SHARE_CONFIGS,
-    SHARE_HEARTBEAT_INTERVAL_MS,
-    SHARE_RANGES,
-    SHARE_SESSION_TIMEOUT_MS,
-)
+from tidelog.metadata.configs.share_groups import SHARE_CONFIGS, SHARE_RANGES, SHARE_SESSION
 
 POLICIES = ("bidirectional", "disabled", "downgrade", "upgrade")
 
@@ -148,7 +143,7 @@ RANGES = (
 
 SESSIONS = (
     (CONSUMER_SESSION_TIMEOUT_MS, CONSUMER_HEARTBEAT_INTERVAL_MS),
-    (SHARE_SESSION_TIMEOUT_MS, SHARE_HEARTBEAT_INTERVAL_MS),
+    SHARE_SESSION,
 )
 """A session has to outlast the interval between heartbeats."""
 

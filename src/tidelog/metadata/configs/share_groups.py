@@ -235,3 +235,6 @@ SHARE_RANGES = (
     ),
 )
 """A setting of a group, and what the broker allows of it, and of its own setting behind it."""
+
+SHARE_SESSION = (SHARE_SESSION_TIMEOUT_MS, SHARE_HEARTBEAT_INTERVAL_MS)
+"""The first has to be above the second."""

@@ -155,16 +155,6 @@ class ShareFetching(BrokerListener):
         if before is not None:
             before()
 
-    # What the coordinator of the group says.
-
-    def on_member_left(self, group_id: str, member_id: str) -> None:
-        """A member has left its group, or was fenced, whatever it fetched here: others may have its records."""
-        session = self.sessions.find(group_id, member_id)
-        if session is not None:
-            self.end_session(session)
-        else:
-            self._leave(group_id, member_id)
-
     def _leave(self, group_id: str, member_id: str) -> None:
         drivers = list(self._by_group.get(group_id, {}).values())
         if drivers:

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import KafkaError
-from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.group_answers import when_answered
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.api.share_answers import share_groups_refused
 from tidelog.wire.messages.api_76_share_group_heartbeat import (
     ShareGroupHeartbeatRequest,

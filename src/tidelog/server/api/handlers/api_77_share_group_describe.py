@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.server.api.authorized_operations import GROUP_OPERATIONS
-from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.group_answers import when_all_answered
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.api.share_answers import share_groups_refused
 from tidelog.wire.messages.api_77_share_group_describe import (
     ShareGroupDescribeGroup,

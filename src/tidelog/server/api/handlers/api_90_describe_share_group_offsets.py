@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import PartitionIndex, TopicId
-from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.api.share_answers import share_groups_refused
 from tidelog.wire.messages.api_90_describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
