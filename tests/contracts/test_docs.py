@@ -39,7 +39,7 @@ def test_the_rules_are_all_there_once() -> None:
     assert len(numbers) == len(set(numbers))
     of_replication = {int(number.rstrip("abcdefghijkl")) for number in numbers if number[0].isdigit()}
     assert of_replication == set(range(1, 15))
-    assert {number[0] for number in numbers if number[0].isalpha()} == {"C", "S", "H", "Q", "T", "D", "G", "P"}
+    assert {number[0] for number in numbers if number[0].isalpha()} == {"C", "S", "H", "Q", "T", "D", "G", "P", "M"}
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.number)

@@ -6,6 +6,8 @@ the group epoch where an administrator has a group begin elsewhere; Kafka does n
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
@@ -13,7 +15,10 @@ from uuid import UUID
 import pytest
 
 from support.clients.kafka_peer import KafkaPeer
+from support.clients.kafka_tools import KafkaTools
 from support.clients.wire_client import WireClient, batch_of
+from support.fixtures.coordinated import CountingRng
+from support.fixtures.coordinated_sharers import Sharers
 from support.fixtures.waiting import wait_until
 from support.load.consumer_member import ConsumerMember, consumer_group
 from support.load.group_member import commit_request, committed_of, wait_for_coordinator
@@ -26,6 +31,12 @@ from support.load.share_member import (
 )
 from support.nodes.node import NodeProcess
 from tidelog.base.errors import Code
+from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
+from tidelog.coordinator.groups import GroupCoordinator, GroupSettings
+from tidelog.io.disk import RealDisk
+from tidelog.log import Log, LogConfig
+from tidelog.metadata.topic_names import CONSUMER_OFFSETS_TOPIC
+from tidelog.records import BatchBuilder, Record, read_records, split_whole_batches
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitResponse
 from tidelog.wire.messages.api_11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -53,13 +64,13 @@ CONFIG = {
 class Story:
     """What is asked of one broker, and what it answered: by name, so that what differs is found."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, topics: tuple[tuple[str, int], ...] = (("t", 2), ("u", 1))) -> None:
         self.port = port
         self.client = WireClient(port)
         self.answers: dict[str, object] = {}
         self.members: list[ShareMember] = []
         self.names: dict[UUID, str] = {UUID(int=0): ""}
-        for topic, partitions in (("t", 2), ("u", 1)):
+        for topic, partitions in topics:
             self.client.create_topic(topic, partitions=partitions)
             wait_until(lambda name=topic: self.client.describe_topic(name).error_code == 0, "the topic is there")  # type: ignore[misc]
             self.names[self.client.describe_topic(topic).topic_id] = topic
@@ -320,23 +331,79 @@ def answers(port: int) -> dict[str, object]:
     return story.answers
 
 
-@pytest.fixture(scope="module")
-def kafka(needs_kafka: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
-    peer = KafkaPeer(tmp_path_factory.mktemp("kafka"), config=CONFIG)
+@pytest.mark.usefixtures("needs_kafka")
+def test_both_answer_the_same(tmp_path: Path) -> None:
+    kafka = KafkaPeer(tmp_path / "kafka", config=CONFIG)
     try:
-        peer.start()
-        yield peer
+        kafka.start()
+        kafkas = answers(kafka.port)
+        last = Story(kafka.port, topics=())
+        member = last.member("last", member_id="m")
+        assert member.join("t") is Code.NONE
+        last.settle(member, total=2)
+        last.close()
+        kafka.stop()
     finally:
-        peer.close()
-
-
-def test_both_answer_the_same(kafka: KafkaPeer, tmp_path: Path) -> None:
-    kafkas = answers(kafka.port)
+        kafka.close()
     node = NodeProcess(tmp_path / "node", config=CONFIG)
     try:
         node.start()
         ours = answers(int(node.bootstrap.rpartition(":")[2]))
     finally:
-        node.stop()
+        node.close()
     differing = {name: (answer, kafkas[name]) for name, answer in ours.items() if answer != kafkas[name]}
     assert not differing
+
+    coordinator = GroupCoordinator(0, GroupSettings(), rng=CountingRng())
+    for record in records_in(kafka.log_dir / f"{CONSUMER_OFFSETS_TOPIC}-0"):
+        coordinator.replay(record.key, record.value, Offset(record.offset))
+    (group,) = coordinator.share_groups.groups.values()
+    assert group.group_id == "last"
+    assert group.subscriptions["m"].topic_names == ("t",)
+    assert [sorted(one) for one in group.current("m").assigned.values()] == [[0, 1]]
+    assert [sorted(one.partitions) for one in group.known_states.initialized.values()] == [[0, 1]]
+
+
+def test_kafka_reads_what_was_recorded(tools: KafkaTools, tmp_path: Path) -> None:
+    world = Sharers(topics={"t": 2, "u": 1})
+    world.share("a", "t", "u")
+    world.pass_ms(2_000)
+    world.share_on("a")
+    world.share_beat("a", -1)
+    world.forget("u")
+    partition = TopicPartition(CONSUMER_OFFSETS_TOPIC, PartitionIndex(0))
+    directory = tmp_path / str(partition)
+    log = Log.open(RealDisk(), str(directory), partition, LogConfig(), topic_id=None, clean_shutdown=True, now_ms=0)
+    for _, (key, value) in world.log:
+        builder = BatchBuilder()
+        builder.append(world.wall_ms, key, value)
+        batch = memoryview(bytearray(builder.build()))
+        log.append_as_leader(batch, leader_epoch=LeaderEpoch(1), now_ms=world.wall_ms, origin="coordinator")
+    log.close()
+    files = ",".join(str(path) for path in sorted(directory.glob("*.log")))
+    said = tools.run("kafka-dump-log", "--offsets-decoder", "--files", files).output
+    assert "isvalid: false" not in said
+    found = re.findall(r" key: (\{.*?\}) payload: (.*)$", said, re.MULTILINE)
+    rows = [
+        (json.loads(key)["type"], None if value == "<DELETE>" else json.loads(value)["data"]) for key, value in found
+    ]
+    assert len(rows) == len(world.log)
+    assert {kind for kind, _ in rows} == {"10", "11", "12", "13", "14", "15"}
+    states = [value for kind, value in rows if kind == "15"]
+    assert [one["partitions"] for one in states[0]["initializingTopics"]] == [[0, 1], [0]]
+    assert [one["topicName"] for one in states[1]["initializedTopics"]] == ["t", "u"]
+    assert [one["topicName"] for one in states[2]["deletingTopics"]] == ["u"]
+    assert [one["topicName"] for one in states[3]["initializedTopics"]] == ["t"]
+    currents = [value for kind, value in rows if kind == "14"]
+    assert (currents[1]["memberEpoch"], currents[1]["previousMemberEpoch"], currents[1]["state"]) == (3, 2, 0)
+    assert [one["partitions"] for one in currents[1]["assignedPartitions"]] in ([[0, 1], [0]], [[0], [0, 1]])
+    assert currents[2] is None
+
+
+def records_in(directory: Path) -> Iterator[Record]:
+    """All but control records."""
+    for path in sorted(directory.glob("*.log")):
+        data = path.read_bytes()
+        for position, header in split_whole_batches(data):
+            if not header.is_control:
+                yield from read_records(data, position, header)

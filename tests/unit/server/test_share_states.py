@@ -18,7 +18,6 @@ from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicId
 from tidelog.coordinator.share import ShareCoordinator
 from tidelog.io.rng import SystemRng
 from tidelog.metadata import MetadataDelta, MetadataImage
-from tidelog.metadata.features import SHARE_VERSION, SUPPORTED_FEATURES
 from tidelog.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from tidelog.net.backoff import Backoff
 from tidelog.records import split_whole_batches
@@ -132,20 +131,6 @@ def test_below_level_1_nobody_is_served(tmp_path: Path) -> None:
         node, topic_id = await started(tmp_path, level=0)
         await ask(node, topic_id, work)
         assert node.image.topic(SHARE_GROUP_STATE_TOPIC) is None
-        await node.stop()
-
-    run(scenario)
-
-
-def test_a_release_without_share_groups_hangs_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def work(client: ShareStateClient) -> None:
-        with pytest.raises(ConnectionError):
-            client.initialize(0)
-
-    async def scenario() -> None:
-        monkeypatch.setitem(SUPPORTED_FEATURES, SHARE_VERSION, (0, 0))
-        node, topic_id = await started(tmp_path, level=0)
-        await ask(node, topic_id, work)
         await node.stop()
 
     run(scenario)
