@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -389,12 +390,12 @@ def test_kafka_reads_what_was_recorded(tools: KafkaTools, tmp_path: Path) -> Non
     ]
     assert len(rows) == len(world.log)
     assert {kind for kind, _ in rows} == {"10", "11", "12", "13", "14", "15"}
-    states = [value for kind, value in rows if kind == "15"]
+    states: list[Any] = [value for kind, value in rows if kind == "15"]
     assert [one["partitions"] for one in states[0]["initializingTopics"]] == [[0, 1], [0]]
     assert [one["topicName"] for one in states[1]["initializedTopics"]] == ["t", "u"]
     assert [one["topicName"] for one in states[2]["deletingTopics"]] == ["u"]
     assert [one["topicName"] for one in states[3]["initializedTopics"]] == ["t"]
-    currents = [value for kind, value in rows if kind == "14"]
+    currents: list[Any] = [value for kind, value in rows if kind == "14"]
     assert (currents[1]["memberEpoch"], currents[1]["previousMemberEpoch"], currents[1]["state"]) == (3, 2, 0)
     assert [one["partitions"] for one in currents[1]["assignedPartitions"]] in ([[0, 1], [0]], [[0], [0, 1]])
     assert currents[2] is None
