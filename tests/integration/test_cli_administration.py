@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from confluent_kafka import Consumer
 
+from support.fixtures.waiting import wait_until
+from support.load.group_member import wait_for_coordinator
+from support.load.share_member import ShareMember
 from support.nodes.cli import rows, tidelog
 from support.nodes.node import NodeProcess
+from tidelog import Admin
+from tidelog.base.errors import Code
 
 TOPIC = "cli-admin"
 
@@ -144,3 +149,32 @@ def test_a_topic_gets_partitions_and_settings_or_nothing(shared_node: NodeProces
     assert "partitions" in tidelog(shared_node, *alter, "--partitions", "2", status=1)
     assert "cli-nowhere" in tidelog(shared_node, "topics", "alter", "cli-nowhere", "--partitions", "2", status=1)
     tidelog(shared_node, *alter, status=2)
+
+
+def test_a_share_group_is_watched_reset_and_deleted(shared_node: NodeProcess) -> None:
+    topic = group = "cli-share-group"
+    tidelog(shared_node, "topics", "create", topic, "--partitions", "1")
+    tidelog(shared_node, "produce", topic, stdin="a\nb\nc\nd\n")
+    member = ShareMember(shared_node.port, group)
+    wait_for_coordinator(member.client, group)
+    assert member.join(topic) is Code.NONE
+    wait_until(lambda: member.beat() is Code.NONE and member.partition_count == 1, "it reads the partition")
+    listed = rows(tidelog(shared_node, "groups", "list", "-o", "json"))
+    assert {"group": group, "state": "Stable", "type": "share", "protocol_type": "share"} in listed
+    [reader] = rows(tidelog(shared_node, "groups", "describe", group, "--members", "-o", "json"))
+    assert (reader["protocol"], reader["partitions"]) == ("simple", [f"{topic}-0"])
+    member.leave()
+    member.close()
+
+    reset = ("groups", "reset-offsets", group, "--topic", topic, "--to-offset", "1", "-o", "json")
+    [planned] = rows(tidelog(shared_node, *reset))
+    assert (planned["from"], planned["to"], planned["done"]) == (None, 1, False)
+    tidelog(shared_node, *reset, "--execute")
+    [described] = rows(tidelog(shared_node, "groups", "describe", group, "-o", "json"))
+    assert (described["committed"], described["log_end"], described["lag"]) == (1, 4, 3)
+    assert rows(tidelog(shared_node, "groups", "describe", "-o", "json")), "all groups, of any kind"
+    with Admin(shared_node.bootstrap) as admin:
+        admin.delete_share_group_offsets(group, [topic])
+        assert admin.list_share_group_offsets(group) == {}
+    tidelog(shared_node, "groups", "delete", group)
+    assert group not in [row["group"] for row in rows(tidelog(shared_node, "groups", "list", "-o", "json"))]

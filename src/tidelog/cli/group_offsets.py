@@ -19,6 +19,7 @@ from tidelog.cli.command import (
     output_option,
     timeout_option,
 )
+from tidelog.cli.groups import SHARE
 from tidelog.cli.output import Row, Rows
 
 if TYPE_CHECKING:
@@ -57,11 +58,31 @@ class Moment(click.ParamType):  # type: ignore[type-arg]  # as above
             self.fail(f"{value!r} is not a time like 2030-01-31T18:00 or 2030-01-31T18:00Z", parameter, context)
 
 
+def is_share_group(admin: Admin, group: str) -> bool:
+    """Whether there is a share group of that name (KIP-932)."""
+    from tidelog.base.errors import Code, KafkaError
+
+    try:
+        return admin.describe_groups([group])[group].protocol_type == SHARE
+    except KafkaError as error:
+        if error.code is Code.GROUP_ID_NOT_FOUND:
+            return False
+        raise
+
+
+def share_offsets(admin: Admin, group: str) -> dict[TopicPartition, CommittedOffset]:
+    """Where a share group stands."""
+    from tidelog import CommittedOffset
+
+    return {each: CommittedOffset(one.start_offset) for each, one in admin.list_share_group_offsets(group).items()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetOffsets:
     """Change from where GROUP reads on: show what would change, and change it with --execute.
 
-    The group must have no members: stop its consumers first. Offsets beyond a log's ends are taken back to them.
+    The group must have no members: stop its consumers first. Offsets beyond a log's ends are taken back to them. A
+    share group forgets what it has done from there on.
 
     Examples:
 
@@ -99,10 +120,13 @@ class ResetOffsets:
     def run(self) -> Rows:
         self._check()
         with open_admin(self.bootstrap, self.timeout, self.log_level) as admin:
-            committed = admin.list_group_offsets(self.group)
+            is_share = is_share_group(admin, self.group)
+            committed = share_offsets(admin, self.group) if is_share else admin.list_group_offsets(self.group)
             partitions = self._partitions(admin, list(committed))
             targets = self._targets(admin, partitions, committed)
-            if self.execute:
+            if self.execute and is_share:
+                admin.alter_share_group_offsets(self.group, {each: to.offset for each, to in targets.items()})
+            elif self.execute:
                 admin.alter_group_offsets(self.group, targets)
         rows: list[Row] = [
             {

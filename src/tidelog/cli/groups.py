@@ -20,13 +20,15 @@ from tidelog.cli.output import Row, Rows
 if TYPE_CHECKING:
     from tidelog.base.ids import TopicPartition
     from tidelog.client.admin.admin import Admin
-    from tidelog.client.admin.group_descriptions import GroupDescription
+    from tidelog.client.admin.group_descriptions import GroupDescription, GroupMember
     from tidelog.client.core.values import OffsetAndEpoch
+
+SHARE = "share"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListGroups:
-    """List the consumer groups, those without members included.
+    """List the groups of all kinds, those without members included.
 
     Example:
 
@@ -127,6 +129,8 @@ def _exists(admin: Admin, topic: str) -> bool:
 
 
 def _offset_rows(admin: Admin, group: GroupDescription) -> list[Row]:
+    if group.protocol_type == SHARE:
+        return _share_offset_rows(admin, group)
     committed = admin.list_group_offsets(group.group_id)
     readers = {partition: member for member in group.members for partition in member.partitions}
     partitions = sorted({*committed, *readers})
@@ -146,6 +150,35 @@ def _offset_rows(admin: Admin, group: GroupDescription) -> list[Row]:
                 "lag": None if position is None or end is None else max(0, end.offset - position.offset),
                 "client": None if reader is None else reader.client_id,
                 "host": None if reader is None else reader.client_host,
+            }
+        )
+    return rows
+
+
+def _share_offset_rows(admin: Admin, group: GroupDescription) -> list[Row]:
+    """Several members may read a partition, and what lies behind the offset may be done already."""
+    offsets = admin.list_share_group_offsets(group.group_id)
+    readers: dict[TopicPartition, list[GroupMember]] = {}
+    for member in group.members:
+        for partition in member.partitions:
+            readers.setdefault(partition, []).append(member)
+    partitions = sorted({*offsets, *readers})
+    ends = end_offsets(admin, partitions)
+    rows: list[Row] = []
+    for partition in partitions:
+        position, end, members = offsets.get(partition), ends.get(partition), readers.get(partition, [])
+        rows.append(
+            {
+                "group": group.group_id,
+                "state": group.state,
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "committed": None if position is None else position.start_offset,
+                "leader_epoch": None,
+                "log_end": None if end is None else end.offset,
+                "lag": None if position is None else position.lag,
+                "client": ", ".join(member.client_id for member in members) or None,
+                "host": ", ".join(dict.fromkeys(member.client_host for member in members)) or None,
             }
         )
     return rows

@@ -28,7 +28,7 @@ from tidelog.client.admin.descriptions import (
     TopicDescription,
     TopicListing,
 )
-from tidelog.client.admin.group_descriptions import CommittedOffset, GroupDescription, GroupListing
+from tidelog.client.admin.group_descriptions import CommittedOffset, GroupDescription, GroupListing, ShareGroupOffset
 from tidelog.client.admin.log_dirs import LogDirDescription
 from tidelog.client.admin.reassignment import PartitionReassignment, ReassignmentOutcome
 from tidelog.client.admin.transaction_admin import TransactionAdmin
@@ -375,6 +375,27 @@ class Admin(TransactionAdmin):
             KafkaError: GROUP_ID_NOT_FOUND; GROUP_SUBSCRIBED_TO_TOPIC while its members read the topic.
         """
         self._thread.run(self._async.delete_group_offsets(group_id, partitions))
+
+    def list_share_group_offsets(self, group_id: str) -> dict[TopicPartition, ShareGroupOffset]:
+        """Where a share group stands (KIP-932), and by how much it lags, in the partitions that it has begun."""
+        return self._thread.run(self._async.list_share_group_offsets(group_id))
+
+    def alter_share_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Have a share group without members begin elsewhere; a group that is not there begins to be.
+
+        Raises:
+            KafkaError: NON_EMPTY_GROUP while it has members.
+        """
+        self._thread.run(self._async.alter_share_group_offsets(group_id, offsets))
+
+    def delete_share_group_offsets(self, group_id: str, topics: Iterable[str]) -> None:
+        """Forget what a share group without members has done with topics.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP while it has members; UNKNOWN_TOPIC_OR_PARTITION for a topic
+                that it has read nothing of.
+        """
+        self._thread.run(self._async.delete_share_group_offsets(group_id, topics))
 
     def close(self) -> None:
         """Disconnect. A second call does nothing."""

@@ -33,7 +33,7 @@ from tidelog.client.admin.descriptions import (
     TopicListing,
 )
 from tidelog.client.admin.group_administration import GroupAdministration
-from tidelog.client.admin.group_descriptions import CommittedOffset, GroupDescription, GroupListing
+from tidelog.client.admin.group_descriptions import CommittedOffset, GroupDescription, GroupListing, ShareGroupOffset
 from tidelog.client.cluster import Cluster, World, real_world
 from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.values import OffsetAndEpoch, code_of
@@ -424,6 +424,27 @@ class AsyncAdmin(AsyncReplicaAdmin, AsyncTransactionAdmin):
             KafkaError: GROUP_ID_NOT_FOUND; GROUP_SUBSCRIBED_TO_TOPIC while its members read the topic.
         """
         await self._groups().delete_group_offsets(group_id, partitions)
+
+    async def list_share_group_offsets(self, group_id: str) -> dict[TopicPartition, ShareGroupOffset]:
+        """Where a share group stands (KIP-932), and by how much it lags, in the partitions that it has begun."""
+        return await self._groups().shares.list_share_group_offsets(group_id)
+
+    async def alter_share_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Have a share group without members begin elsewhere; a group that is not there begins to be.
+
+        Raises:
+            KafkaError: NON_EMPTY_GROUP while it has members.
+        """
+        await self._groups().shares.alter_share_group_offsets(group_id, offsets)
+
+    async def delete_share_group_offsets(self, group_id: str, topics: Iterable[str]) -> None:
+        """Forget what a share group without members has done with topics.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP while it has members; UNKNOWN_TOPIC_OR_PARTITION for a topic
+                that it has read nothing of.
+        """
+        await self._groups().shares.delete_share_group_offsets(group_id, topics)
 
     async def close(self) -> None:
         """Disconnect. A second call does nothing."""

@@ -11,6 +11,7 @@ from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.client.admin.admin_messages import raise_first, refused
 from tidelog.client.admin.coordinators import Coordinators
 from tidelog.client.admin.group_descriptions import CommittedOffset, GroupDescription, GroupListing, GroupMember
+from tidelog.client.admin.share_group_administration import ShareGroupAdministration
 from tidelog.client.cluster import Cluster
 from tidelog.net.connection import Connection
 from tidelog.wire import ApiKey
@@ -65,6 +66,7 @@ class GroupAdministration:
         self._cluster = cluster
         self._request_timeout_ms = request_timeout_ms
         self._coordinators = Coordinators(cluster, KEY_TYPE_GROUP, noun="group", request_timeout_ms=request_timeout_ms)
+        self.shares = ShareGroupAdministration(self._coordinators, request_timeout_ms=request_timeout_ms)
 
     async def list_groups(self, states: Iterable[str]) -> list[GroupListing]:
         request = ListGroupsRequest(states_filter=list(states))
@@ -106,6 +108,10 @@ class GroupAdministration:
                 )
                 if is_missing and connection.versions.serves(ApiKey.CONSUMER_GROUP_DESCRIBE, 0):
                     found = await describe_new(group_id, coordinator, connection)
+                    if found is not None:
+                        return found
+                if is_missing and connection.versions.serves(ApiKey.SHARE_GROUP_DESCRIBE, 1):
+                    found = await self.shares.described(group_id, coordinator, connection)
                     if found is not None:
                         return found
                 raise_first([refused(code, f"group {group_id!r}", message)])

@@ -1,4 +1,4 @@
-"""What an Admin tells of consumer groups: plain values."""
+"""What an Admin tells of groups: plain values."""
 
 from __future__ import annotations
 
@@ -19,17 +19,26 @@ class CommittedOffset(NamedTuple):
     """A word of whoever committed."""
 
 
+class ShareGroupOffset(NamedTuple):
+    """Where a share group stands in a partition (KIP-932)."""
+
+    start_offset: int
+    """All before it is done."""
+    lag: int | None
+    """How many records from there on are not done (KIP-1226); None where the broker does not tell."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupListing:
     """A group that there is."""
 
     group_id: str
     protocol_type: str
-    """`consumer`; empty for a group that only ever committed."""
+    """`consumer` or `share`; empty for a group that only ever committed."""
     state: str | None
     """`Stable`, `Empty` …; None where the broker does not tell (before 2.6)."""
     type: str | None
-    """`classic`, `consumer` …; None where the broker does not tell (before 3.8)."""
+    """`classic`, `consumer`, `share` …; None where the broker does not tell (before 3.8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +53,7 @@ class GroupMember:
     partitions: tuple[TopicPartition, ...]
     """What it reads, sorted; empty while the group rebalances, and for other protocols than `consumer`."""
     epoch: int | None = None
-    """Of a member of a group of the new protocol (KIP-848)."""
+    """Of a member of a group of the new protocol (KIP-848), or of a share group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +69,4 @@ class GroupDescription:
     """The broker."""
     members: tuple[GroupMember, ...]
     epoch: int | None = None
-    """Of a group of the new protocol (KIP-848): raised whenever a member, or what it wants, changes."""
+    """Of a group of KIP-848, or of a share group: raised whenever a member, or what it wants, changes."""
