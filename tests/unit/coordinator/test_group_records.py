@@ -207,7 +207,7 @@ def test_whatever_is_in_the_log_is_taken_or_told(key: bytes | None, value: bytes
 
 def test_records_of_other_protocols_are_skipped() -> None:
     coordinator = GroupCoordinator(0, GroupSettings(), rng=CountingRng())
-    for offset, key in enumerate((b"\0\x11\0\1g", b"\0\x0b", b"\x7f\xff what", None)):
+    for offset, key in enumerate((b"\0\x11\0\1g", b"\0\x17", b"\x7f\xff what", None)):
         coordinator.replay(key, b"\0\0", Offset(offset))
     coordinator.become_active(LeaderEpoch(1), Offset(4), now_ms=0, wall_ms=0)
     assert coordinator.offsets_count == 0

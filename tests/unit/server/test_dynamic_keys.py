@@ -6,8 +6,8 @@ What is looked at is what the setting is for (what is refused, stored, closed, c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from types import SimpleNamespace
@@ -27,6 +27,7 @@ from tidelog.controller import BrokerToRegister, ConfigChange, ConfigOperation, 
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.coordinator.groups.consumer.describe_consumer_groups import GroupView
+from tidelog.coordinator.groups.share.describe_share_groups import ShareGroupView
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
@@ -55,6 +56,7 @@ from tidelog.wire.messages.api_68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from tidelog.wire.messages.api_76_share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 US, OTHER = BrokerId(1), BrokerId(2)
 SQUARES = b",".join(b"%d" % (number * number) for number in range(3000))
@@ -345,6 +347,72 @@ async def is_missed_after(world: World) -> int:
     return round((due_ms - world.node.clock.now_ms()) / 1000)
 
 
+async def share_heartbeat(world: World, member_id: str, epoch: int) -> ShareGroupHeartbeatResponse:
+    request = ShareGroupHeartbeatRequest(
+        group_id=world.topic, member_id=member_id, member_epoch=epoch, subscribed_topic_names=[world.topic]
+    )
+    answer: ShareGroupHeartbeatResponse = await ask_group(
+        world,
+        world.topic,
+        lambda machine, request_id, now_ms, wall_ms: machine.share_groups.on_share_group_heartbeat(
+            request_id, request, client_id="c", client_host="/h", now_ms=now_ms, wall_ms=wall_ms
+        ),
+    )
+    return answer
+
+
+@asynccontextmanager
+async def sharing(world: World, *member_ids: str) -> AsyncIterator[list[ShareGroupHeartbeatResponse]]:
+    """What members of a share group are told that join one after the other. No group is there before and afterwards."""
+
+    def deleted(machine: Any, request_id: Any, now_ms: int, wall_ms: int) -> None:
+        if world.topic in {**machine.share_groups.groups, **machine.consumer_groups.groups}:
+            machine.on_delete_group(request_id, world.topic, now_ms=now_ms, wall_ms=wall_ms)
+        else:
+            machine.on_list_groups(request_id, (), (), now_ms=now_ms, wall_ms=wall_ms)
+
+    async def forget() -> None:
+        await ask_group(world, world.topic, deleted)
+
+    await forget()
+    yield [await share_heartbeat(world, member_id, 0) for member_id in member_ids]
+    for member_id in member_ids:
+        await share_heartbeat(world, member_id, -1)
+    await forget()
+
+
+async def shares_at_once(world: World) -> bool:
+    """Of two members that join a share group, one after the other, both count in its target assignment."""
+    async with sharing(world, "a", "b"):
+        group: ShareGroupView = await ask_group(
+            world,
+            world.topic,
+            lambda machine, request_id, now_ms, wall_ms: machine.share_groups.on_share_group_describe(
+                request_id, world.topic, now_ms=now_ms, wall_ms=wall_ms
+            ),
+        )
+        return group.target_epoch == group.epoch
+
+
+async def told_to_share_again(world: World) -> int:
+    """How soon a member of a share group is told to send its next heartbeat."""
+    async with sharing(world, "a") as (answer,):
+        return answer.heartbeat_interval_ms
+
+
+async def shares_silently_for(world: World) -> int:
+    """How long a member of a share group may be silent, in seconds."""
+    async with sharing(world, "a"):
+        machines = [one.coordinator for one in world.node.groups.here]
+        alarm = Alarm(Cause.SHARE_SESSION, world.topic, "a")
+        (due_ms,) = [
+            machine._journal.deadlines._due_ms[alarm]
+            for machine in machines
+            if world.topic in machine.share_groups.groups
+        ]
+        return round((due_ms - world.node.clock.now_ms()) / 1000)
+
+
 async def takes_what_no_coordinator_knows(world: World) -> Code:
     """A producer's batch is in a transaction that was never begun."""
     return Code((await sent_in_a_transaction(world)).error_code)
@@ -613,6 +681,7 @@ BROKER_EFFECTS: dict[str, Effect] = {
     "follower.replication.throttled.rate": Effect("1000", throttles("follower"), THROTTLED),
     "leader.replication.throttled.rate": Effect("1000", throttles("leader"), THROTTLED),
     "group.consumer.assignment.interval.ms": Effect("0", assigns_at_once),
+    "group.share.assignment.interval.ms": Effect("0", shares_at_once),
     "listener.security.protocol.map": Effect(EXTRA_MAP, listens_beside, given_broker={"listeners": LISTENERS}),
     "listeners": Effect(LISTENERS, listens_beside, given_broker={"listener.security.protocol.map": EXTRA_MAP}),
     "log.cleaner.backoff.ms": Effect("1", is_compacted, COMPACT),
@@ -632,12 +701,15 @@ GROUP_EFFECTS: dict[str, Effect] = {
     "consumer.assignment.interval.ms": Effect("0", assigns_at_once),
     "consumer.heartbeat.interval.ms": Effect("7000", told_to_come_again),
     "consumer.session.timeout.ms": Effect("55000", is_missed_after),
+    "share.assignment.interval.ms": Effect("0", shares_at_once),
     "share.auto.offset.reset": Effect("earliest", gets_what_there_was),
     "share.delivery.count.limit": Effect("3", is_delivered_times),
+    "share.heartbeat.interval.ms": Effect("7000", told_to_share_again),
     "share.isolation.level": Effect("read_committed", gets_what_is_not_committed),
     "share.partition.max.record.locks": Effect("100", acquires_at_once),
     "share.record.lock.duration.ms": Effect("20000", is_locked_for),
     "share.renew.acknowledge.enable": Effect("false", renews),
+    "share.session.timeout.ms": Effect("55000", shares_silently_for),
 }
 
 EFFECTS: dict[Scope, dict[str, Effect]] = {"topic": TOPIC_EFFECTS, "broker": BROKER_EFFECTS, "group": GROUP_EFFECTS}
