@@ -22,6 +22,8 @@ from tidelog.sim.node import INTERNAL_PORT, SimulatedNode
 from tidelog.sim.runs.cluster_operator import ClusterOperator
 from tidelog.sim.runs.cluster_plan import ClusterPlan, machine_of
 from tidelog.sim.runs.cluster_recorder import ClusterRecorder
+from tidelog.sim.runs.group_recorder import GroupRecorder
+from tidelog.sim.runs.group_workload import GroupWorkload
 from tidelog.sim.runs.story import Story
 from tidelog.sim.runs.transaction_plan import LATEST, TRANSACTION_STATE
 from tidelog.sim.runs.transaction_recorder import TransactionRecorder
@@ -95,6 +97,7 @@ class ClusterStory(Story):
         self._transactions = self._transactional_workload(
             nodes, bootstrap, client_world, world.rng.stream("transactions")
         )
+        self._group = self._group_workload(bootstrap, client_world, world.rng.stream("group"))
         super().__init__(world, plan.nodes, CLUSTER_FAULTS, recorder)
 
     def _transactional_workload(
@@ -114,6 +117,20 @@ class ClusterStory(Story):
             recorder=TransactionRecorder(self.recorder, nodes, LATEST, TRANSACTION_STATE),
         )
 
+    def _group_workload(self, bootstrap: Sequence[str], client_world: World, rng: SeededRng) -> GroupWorkload | None:
+        plan = self.plan.group
+        if plan is None:
+            return None
+        return GroupWorkload(
+            self.factory,
+            bootstrap,
+            client_world,
+            plan,
+            partitions=self.plan.clients.topic_partitions,
+            rng=rng,
+            recorder=GroupRecorder(self.recorder, has_one_protocol=plan.has_one_protocol),
+        )
+
     @property
     def transactions(self) -> list[CopyTransaction] | None:
         """All that were begun; None in a run without any."""
@@ -125,6 +142,8 @@ class ClusterStory(Story):
         if self._transactions is not None:
             await self._transactions.prepare()
             self._transactions.start()
+        if self._group is not None:
+            self._group.start()
         self._workload.start()
         self._electing = asyncio.create_task(self._elect_where_nobody_leads())
         self._delivering = asyncio.create_task(self._late_stops.run())
@@ -152,9 +171,12 @@ class ClusterStory(Story):
                 await self._workload.finish()
                 if self._transactions is not None:
                     await self._transactions.finish()
+                if self._group is not None:
+                    await self._group.finish()
         except TimeoutError:
             copying = None if self._transactions is None else self._transactions.waits_for()
-            waits_for = "; ".join(filter(None, [self._workload.waits_for(), copying, self._unsettled()]))
+            reading = None if self._group is None else self._group.waits_for()
+            waits_for = "; ".join(filter(None, [self._workload.waits_for(), copying, reading, self._unsettled()]))
             self.recorder.look_at_all()
             self.recorder.expect(
                 False, "Progress", f"{HEALED_SECONDS_MAX:.0f} s after the healing there are {waits_for}"

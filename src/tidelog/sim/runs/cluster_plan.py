@@ -7,6 +7,7 @@ from functools import partial
 
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.sim.node import CLIENT_PORT, CONTROLLER_PORT, INTERNAL_PORT
+from tidelog.sim.runs.group_plan import GroupPlan, draw_group_plan
 from tidelog.sim.runs.transaction_plan import LATEST, TRANSACTION_STATE, TransactionPlan, draw_transaction_plan
 from tidelog.sim.runs.workload import Plan, draw_plan
 from tidelog.sim.world.rng import SeededRng
@@ -16,6 +17,8 @@ NODES_MIN = 3
 NODES_MAX = 7
 TRANSACTIONAL_SHARE = 0.3
 """Of runs: one with transactions takes longer than one without."""
+GROUP_SHARE = 0.2
+"""Of runs, likewise."""
 PARTED_MIN = 6
 """So many nodes are enough for controllers and brokers apart."""
 
@@ -40,6 +43,7 @@ class ClusterPlan:
         allows_unclean: whether an operator lets anybody lead where nobody else may, and power may be lost beyond what
             the promise covers.
         transactions: what clients do in transactions; None for nothing.
+        group: what members of a consumer group do; None for nothing.
         partition_changes_max: of one decision of the controller; with few, controllers are deposed midway.
     """
 
@@ -58,6 +62,7 @@ class ClusterPlan:
     allows_unclean: bool = False
     partition_changes_max: int = 1_000
     transactions: TransactionPlan | None = None
+    group: GroupPlan | None = None
 
     @property
     def node_ids(self) -> list[BrokerId]:
@@ -78,8 +83,10 @@ class ClusterPlan:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """Whose leaders are to be met: of records, and of what coordinators know of transactions."""
-        return [*self.watched, *([] if self.transactions is None else [LATEST, TRANSACTION_STATE, OFFSETS])]
+        """Whose leaders are to be met: of records, and of what coordinators know of transactions and of groups."""
+        of_transactions = [] if self.transactions is None else [LATEST, TRANSACTION_STATE]
+        of_groups = [] if self.transactions is None and self.group is None else [OFFSETS]
+        return [*self.watched, *of_transactions, *of_groups]
 
     @property
     def watched(self) -> list[TopicPartition]:
@@ -117,6 +124,8 @@ class ClusterPlan:
         if self.transactions is not None:
             factor, minimum = self.clients.replication_factor, self.clients.min_insync_replicas
             properties |= self.transactions.properties(factor, minimum)
+        if self.group is not None:
+            properties |= self.group.properties
         if self.snapshot_bytes is not None:
             properties["metadata.log.max.record.bytes.between.snapshots"] = str(self.snapshot_bytes)
         return properties
@@ -161,5 +170,8 @@ def draw_cluster_plan(rng: SeededRng, nodes: int) -> ClusterPlan:
         partition_changes_max=one_of(1, 2, 1_000),
     )
     if rng.random() < TRANSACTIONAL_SHARE:
-        return replace(plan, transactions=draw_transaction_plan(rng, clients.partitions))
+        plan = replace(plan, transactions=draw_transaction_plan(rng, clients.partitions))
+    rng_of_groups = rng.stream("group")  # the other plans of a seed stay as they are
+    if rng_of_groups.random() < GROUP_SHARE:
+        plan = replace(plan, group=draw_group_plan(rng_of_groups))
     return plan

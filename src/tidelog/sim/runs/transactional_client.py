@@ -15,15 +15,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from tidelog.base.errors import Code, TidelogError, refusal
-from tidelog.base.ids import BrokerId, TopicPartition
+from tidelog.base.errors import Code, TidelogError
+from tidelog.base.ids import TopicPartition
 from tidelog.client.admin.group_descriptions import CommittedOffset
-from tidelog.client.cluster import Cluster, World, is_retriable
-from tidelog.client.core.values import code_of
-from tidelog.client.options import AdminConfig
-from tidelog.net.address import parse_bootstrap
-from tidelog.net.connection import Connection
+from tidelog.client.cluster import World, is_retriable
 from tidelog.records import BatchBuilder
+from tidelog.sim.runs.coordinator_requests import REQUEST_MS, CoordinatorRequests, check_code
 from tidelog.wire.messages.api_00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tidelog.wire.messages.api_09_offset_fetch import (
     OffsetFetchRequest,
@@ -31,12 +28,7 @@ from tidelog.wire.messages.api_09_offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
-from tidelog.wire.messages.api_10_find_coordinator import (
-    KEY_TYPE_GROUP,
-    KEY_TYPE_TRANSACTION,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
+from tidelog.wire.messages.api_10_find_coordinator import KEY_TYPE_GROUP, KEY_TYPE_TRANSACTION
 from tidelog.wire.messages.api_22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.wire.messages.api_24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -55,8 +47,6 @@ from tidelog.wire.messages.api_28_txn_offset_commit import (
 R = TypeVar("R")
 T = TypeVar("T")
 
-REQUEST_MS = 4_000
-"""After that a request has no answer, and its connection is closed."""
 NO_PRODUCER = (-1, -1)
 VERSIONS = {
     1: {"produce": 11, "init": 4, "offsets": 4, "end": 4},
@@ -65,7 +55,6 @@ VERSIONS = {
 ADD_PARTITIONS_VERSION = 3
 ADD_OFFSETS_VERSION = 3
 OFFSET_FETCH_VERSION = 9
-NAMES_OF_COORDINATORS = 4
 
 Record = tuple[bytes | None, bytes]
 """Its key and value."""
@@ -104,14 +93,13 @@ class TransactionalClient:
         self._versions = VERSIONS[version]
         self._timeout_ms = timeout_ms
         self._patience_ms = patience_ms
-        self._cluster = Cluster(parse_bootstrap(bootstrap), AdminConfig(), world)
-        self._coordinators: dict[tuple[str, int], BrokerId] = {}
+        self._requests = CoordinatorRequests(bootstrap, world)
         self._producer = NO_PRODUCER
         self._sequences: Counter[TopicPartition] = Counter()
 
     async def close(self) -> None:
         """Close its connections; what is open stays so."""
-        await self._cluster.close()
+        await self._requests.close()
 
     async def init(self) -> None:
         """Begin, or go on with the next epoch, as after an error (KIP-360)."""
@@ -127,7 +115,7 @@ class TransactionalClient:
             answer = await self._ask_coordinator(
                 KEY_TYPE_TRANSACTION, request, InitProducerIdResponse, self._versions["init"]
             )
-            _check(answer.error_code, "InitProducerId")
+            check_code(answer.error_code, "InitProducerId")
             return answer
 
         answer = await self._retrying("InitProducerId", attempt)
@@ -156,7 +144,7 @@ class TransactionalClient:
                 for row in topic.results_by_partition
             ]
             codes.sort(key=lambda code: code in (Code.NONE, Code.OPERATION_NOT_ATTEMPTED))
-            _check(codes[0], "AddPartitionsToTxn")
+            check_code(codes[0], "AddPartitionsToTxn")
 
         await self._retrying("AddPartitionsToTxn", attempt)
 
@@ -180,13 +168,13 @@ class TransactionalClient:
         )
 
         async def attempt() -> int:
-            connection = await self._cluster.leader(partition)
+            connection = await self._requests.cluster.leader(partition)
             answer = await connection.request(
                 request, ProduceResponse, timeout_ms=REQUEST_MS, version=self._versions["produce"]
             )
             row = answer.responses[0].partition_responses[0]
             if row.error_code != Code.DUPLICATE_SEQUENCE_NUMBER:
-                _check(row.error_code, f"Produce to {partition}: {row.error_message}")
+                check_code(row.error_code, f"Produce to {partition}: {row.error_message}")
             return row.base_offset
 
         base_offset = await self._retrying("Produce", attempt)
@@ -214,7 +202,7 @@ class TransactionalClient:
             answer = await self._ask_coordinator(
                 KEY_TYPE_GROUP, request, TxnOffsetCommitResponse, self._versions["offsets"], group
             )
-            _check(answer.topics[0].partitions[0].error_code, "TxnOffsetCommit")
+            check_code(answer.topics[0].partitions[0].error_code, "TxnOffsetCommit")
 
         await self._retrying("TxnOffsetCommit", attempt)
 
@@ -230,7 +218,7 @@ class TransactionalClient:
             answer = await self._ask_coordinator(
                 KEY_TYPE_TRANSACTION, request, AddOffsetsToTxnResponse, ADD_OFFSETS_VERSION
             )
-            _check(answer.error_code, "AddOffsetsToTxn")
+            check_code(answer.error_code, "AddOffsetsToTxn")
 
         await self._retrying("AddOffsetsToTxn", attempt)
 
@@ -249,7 +237,7 @@ class TransactionalClient:
 
         async def attempt() -> EndTxnResponse:
             answer = await self._ask_coordinator(KEY_TYPE_TRANSACTION, request, EndTxnResponse, self._versions["end"])
-            _check(answer.error_code, "EndTxn")
+            check_code(answer.error_code, "EndTxn")
             return answer
 
         answer = await self._retrying("EndTxn", attempt)
@@ -274,9 +262,9 @@ class TransactionalClient:
             answer = await self._ask_coordinator(
                 KEY_TYPE_GROUP, request, OffsetFetchResponse, OFFSET_FETCH_VERSION, group
             )
-            _check(answer.groups[0].error_code, "OffsetFetch")
+            check_code(answer.groups[0].error_code, "OffsetFetch")
             row = answer.groups[0].topics[0].partitions[0]
-            _check(row.error_code, "OffsetFetch")
+            check_code(row.error_code, "OffsetFetch")
             if row.committed_offset < 0:
                 return None
             return CommittedOffset(
@@ -292,39 +280,17 @@ class TransactionalClient:
             try:
                 return await attempt()
             except (TidelogError, asyncio.CancelledError) as error:
-                self._coordinators.clear()
+                self._requests.forget()
                 if isinstance(error, asyncio.CancelledError) or is_retriable(error):
                     self.doubts += 1
                 raise
 
-        return await self._cluster.retrying(what, noted, timeout_ms=self._patience_ms)
+        return await self._requests.cluster.retrying(what, noted, timeout_ms=self._patience_ms)
 
     async def _ask_coordinator(
         self, key_type: int, request: object, response: type[R], version: int, key: str | None = None
     ) -> R:
         """Whoever it is; after an error it is looked for anew."""
-        connection = await self._coordinator(self.transactional_id if key is None else key, key_type)
-        return await connection.request(request, response, timeout_ms=REQUEST_MS, version=version)
-
-    async def _coordinator(self, key: str, key_type: int) -> Connection:
-        found = self._coordinators.get((key, key_type))
-        if found is None:
-            request = FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type)
-            connection = await self._cluster.any_broker()
-            answer = await connection.request(
-                request, FindCoordinatorResponse, timeout_ms=REQUEST_MS, min_version=NAMES_OF_COORDINATORS
-            )
-            row = answer.coordinators[0]
-            _check(row.error_code, f"FindCoordinator: {row.error_message}")
-            found = BrokerId(row.node_id)
-        if found not in self._cluster.metadata.brokers:
-            await self._cluster.fetch_metadata([])
-        connection = await self._cluster.broker(found)
-        self._coordinators[key, key_type] = found
-        return connection
-
-
-def _check(number: int, what: str) -> None:
-    code = code_of(number)
-    if code is not Code.NONE:
-        raise refusal(code, what)
+        name = self.transactional_id if key is None else key
+        answer, _ = await self._requests.ask(name, key_type, request, response, version)
+        return answer
