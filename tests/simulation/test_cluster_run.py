@@ -33,6 +33,7 @@ OF_TRANSACTIONS = {
     "AllOrNothing", "AnsweredAbortsAreAborted", "AnsweredCommitsAreCommitted", "CommittedIsRead", "CopiedOnce",
     "LastOfEachKey", "LastStableOffsetIsStable", "NoAbortedRead", "NothingStaysOpen", "OffsetsFollowTransactions",
 }  # fmt: skip
+OF_GROUPS = {"EpochsOfCommits", "GroupMakesProgress", "NoCommitLost", "OnePartitionOneOwner"}
 CLIENTS = Plan(
     partitions=1,
     producers=1,
@@ -59,7 +60,7 @@ def run_story(
 def test_nothing_breaks(seed: int) -> None:
     report = run_seed(seed, nodes=3 + seed % 3, minutes=MINUTES)
     assert report.broken == ()
-    assert INVARIANTS <= set(report.checks) <= INVARIANTS | OF_AN_ADMINISTRATOR | OF_TRANSACTIONS
+    assert INVARIANTS <= set(report.checks) <= INVARIANTS | OF_AN_ADMINISTRATOR | OF_TRANSACTIONS | OF_GROUPS
     gc.collect()  # what a dead process left behind may not complain
 
 
