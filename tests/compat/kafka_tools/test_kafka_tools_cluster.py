@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from support.clients.kafka_tools import KafkaTools
+from support.clients.wire_client import WireClient
 from support.fixtures.waiting import wait_until
-from support.nodes.cluster_process import ClusterProcesses
+from support.nodes.cluster_process import ClusterNode, ClusterProcesses
+from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.cli.reassignment_plan import read_plan, write_plan
 
@@ -25,6 +27,11 @@ def cluster(tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def at(cluster: ClusterProcesses, request: pytest.FixtureRequest) -> tuple[str, str]:
     """Each node in turn: two of them are not the controller."""
     return "--bootstrap-server", cluster.nodes[request.param].bootstrap
+
+
+def knows(node: ClusterNode, topic: str) -> bool:
+    with WireClient(node.port) as client:
+        return client.describe_topic(topic).error_code == Code.NONE
 
 
 def test_leaders_are_elected(tools: KafkaTools, at: tuple[str, str]) -> None:
@@ -100,9 +107,7 @@ def test_partitions_are_reassigned(
     topics.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
     asked = ("--generate", "--topics-to-move-json-file", str(topics), "--broker-list", "2,3")
     # The tool asks any broker, and another one than made the topic may hear of it a moment later.
-    wait_until(
-        lambda: tools.run("kafka-reassign-partitions", *at, *asked, status=None).status == 0, "the topic is known"
-    )
+    wait_until(lambda: all(knows(node, topic) for node in cluster.nodes.values()), "all know the topic")
     said = tools.run("kafka-reassign-partitions", *at, *asked).output
     plan.write_text(said.strip().splitlines()[-1])
     assert {broker for replicas in read_plan(str(plan)).values() for broker in replicas} == {2, 3}
