@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.clients.kafka_peer import KafkaPeer, missing_peers
+from support.clients.kafka_peer import TOOL_FLAGS, KafkaPeer, missing_peers
 
 HERE = Path(__file__).parent
 
@@ -60,7 +60,7 @@ def needs_kafka() -> None:
 def kafka_peer(needs_kafka: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
     """A broker of Apache Kafka, running. Tests take topic names of their own; one that stops it starts it again."""
     config = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
-    peer = KafkaPeer(tmp_path_factory.mktemp("kafka"), config=config)
+    peer = KafkaPeer(tmp_path_factory.mktemp("kafka"), config=config, flags=TOOL_FLAGS)
     try:
         peer.start()
         yield peer

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _numbers = count(1)
+BRIEF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""Half of what Spark takes in a few minutes goes into compiling what would pay after more of them."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,7 +33,7 @@ def spark() -> Iterator[SparkSession]:
     from tidelog.spark.session import local_session
 
     try:
-        session = local_session("tests", settings={"spark.log.level": "OFF"})
+        session = local_session("tests", settings={"spark.log.level": "OFF", **BRIEF})
     except ConfigError as error:
         pytest.skip(str(error))
     yield session

@@ -10,9 +10,10 @@ import pytest
 
 from support.clients.kafka_peer import KAFKA_JARS, KafkaPeer
 from support.clients.kafka_tools import KafkaTools
-from support.nodes.node import NodeProcess
+from support.nodes.node import NodeProcess, StartNode
 
 Story = Callable[..., list[str]]
+HEARTBEATS = ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms")
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +34,12 @@ def java_clients(needs_kafka: None, tmp_path_factory: pytest.TempPathFactory) ->
     assert compiled.returncode == 0, compiled.stderr
     with KafkaTools(classes=classes) as jvm:
         yield jvm
+
+
+@pytest.fixture(scope="session")
+def shared_node(start_node: StartNode) -> NodeProcess:
+    """As that of all tests, but members of groups are heard, and learn what they have, ten times as often."""
+    return start_node(config=dict.fromkeys(HEARTBEATS, "500"))
 
 
 @pytest.fixture(params=["shared_node", pytest.param("kafka_peer", marks=pytest.mark.slow)])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.clients.kafka_peer import KafkaPeer
+from support.clients.kafka_peer import TOOL_FLAGS, KafkaPeer
 from support.clients.kafka_tools import KafkaTools
 from support.clients.share_state_client import ShareStateClient
 from support.clients.wire_client import WireClient
@@ -169,7 +169,7 @@ def test_kafkas_coordinator_answers_the_same_and_ours_reads_its_log(tmp_path: Pa
         "share.coordinator.state.topic.num.partitions": "1",
         "share.coordinator.snapshot.update.records.per.snapshot": "3",
     }
-    peer = KafkaPeer(tmp_path / "kafka", config=config)
+    peer = KafkaPeer(tmp_path / "kafka", config=config, flags=TOOL_FLAGS)
     try:
         peer.start()
         with WireClient(peer.port) as wire:

@@ -12,7 +12,7 @@ import confluent_kafka
 import pytest
 
 from support.clients.confluent import DEADLINE_SECONDS, new_producer, read_from
-from support.clients.kafka_peer import KafkaPeer
+from support.clients.kafka_peer import TOOL_FLAGS, KafkaPeer
 from support.clients.kafka_tools import KafkaTools
 from support.fixtures.cleaning import clean
 from support.fixtures.logs import FLIGHTS
@@ -33,7 +33,7 @@ Table = dict[bytes, tuple[int, bytes]]
 def peer(needs_kafka: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
     """A broker with a topic of transactions that overlap, half of them aborted; stopped cleanly."""
     config = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
-    peer = KafkaPeer(tmp_path_factory.mktemp("transactions"), config=config)
+    peer = KafkaPeer(tmp_path_factory.mktemp("transactions"), config=config, flags=TOOL_FLAGS)
     try:
         peer.start()
         yield peer

@@ -10,9 +10,12 @@ import sys
 
 from tidelog.spark.session import local_session
 
+BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that ends soon after it began."""
+
 
 def main(bootstrap: str, jars: str, checkpoint: str) -> None:
-    settings = {"spark.jars": jars, "spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
+    settings = {"spark.jars": jars, "spark.log.level": "ERROR", "spark.driver.extraJavaOptions": BRIEF}
     spark = local_session("connector", settings=settings)
     at = {"kafka.bootstrap.servers": bootstrap}
     rows = spark.range(1_000).selectExpr("cast(id as string) as key", "concat('value ', id) as value")
