@@ -87,6 +87,18 @@ def test_a_leader_with_another_log_is_not_followed_either() -> None:
     assert one.machine.take_ready().halt == Halt(Offset(3), Offset(7), LeaderEpoch(3))
 
 
+def test_a_halted_replica_does_not_ask_on_though_the_epochs_are_not_agreed_on() -> None:
+    one = Following(((1, 0), (3, 6)))
+    one.told(one.asks(3), 2, 2)
+    ready = one.machine.take_ready()
+    assert (ready.halt, ready.request) == (Halt(Offset(2), Offset(4), LeaderEpoch(3)), None)
+
+
+@pytest.mark.parametrize("unclean_epoch", [None, 4])
+def test_from_which_epoch_on_a_leader_may_lack_what_was_committed_is_told(unclean_epoch: int | None) -> None:
+    assert Following(unclean_epoch=unclean_epoch).machine.unclean_epoch == unclean_epoch
+
+
 def test_a_batch_goes_as_a_whole() -> None:
     one = Following()
     one.told(one.asks(3), 3, 8)

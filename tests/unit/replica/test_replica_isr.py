@@ -25,6 +25,7 @@ from support.old_rules.replica_rules import joins_at_the_high_watermark
 from tidelog.base.errors import (
     Code,
     InvariantBrokenError,
+    KafkaError,
 )
 from tidelog.base.ids import (
     BrokerEpoch,
@@ -207,6 +208,20 @@ def test_older_news_changes_nothing() -> None:
 def test_state_of_another_epoch_is_for_another_machine() -> None:
     with pytest.raises(InvariantBrokenError, match="another leader epoch"):
         leader_of().on_state(replace(state_of(partition_epoch=10), leader_epoch=LeaderEpoch(6)))
+
+
+def test_whoever_is_added_does_not_count_until_that_is_done() -> None:
+    """A topic with one replica that gets a second one takes records meanwhile, though two must be in sync."""
+    adding = replace(state_of([1, 2], [1], 9), adding_replicas=(TWO,))
+    leader = leader_of(adding, min_insync=2)
+    leader.on_appended(Offset(20), now_ms=0)
+    assert leader.take_ready().high_watermark == 20
+    leader.on_state(state_of([1, 2], [1], 10))
+    leader.on_appended(Offset(30), now_ms=0)
+    assert leader.take_ready().high_watermark == 20
+    with pytest.raises(KafkaError) as refused:
+        leader.check_enough_replicas()
+    assert refused.value.code == Code.NOT_ENOUGH_REPLICAS
 
 
 def test_a_refusal_that_nobody_asked_for_holds_nothing_back() -> None:

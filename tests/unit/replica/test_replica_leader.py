@@ -127,6 +127,13 @@ def test_what_the_leader_does_not_hold_yet_is_not_committed_whoever_else_holds_i
         leader.on_held(Offset(21))
 
 
+def test_a_leader_that_does_not_hold_all_it_begins_with_holds_what_is_committed() -> None:
+    leader = leader_of(state_of([1], [1]), checkpoint=4, is_held=False)
+    assert leader.take_ready().high_watermark == 4
+    leader.on_held(Offset(10))
+    assert leader.take_ready().high_watermark == 10
+
+
 def test_latest_has_no_answer_before_the_epoch_is_reached() -> None:
     leader = leader_of()
     fetch(leader, 2, 10)
