@@ -127,6 +127,15 @@ def test_what_the_leader_does_not_hold_yet_is_not_committed_whoever_else_holds_i
         leader.on_held(Offset(21))
 
 
+def test_what_the_leader_holds_it_goes_on_holding() -> None:
+    leader = leader_of(state_of([1, 2], [1, 2]))
+    leader.on_appended(Offset(20), now_ms=0, is_held=False)
+    leader.on_held(Offset(15))
+    leader.on_held(Offset(12))
+    fetch(leader, 2, 20)
+    assert leader.high_watermark == 15
+
+
 def test_a_leader_that_does_not_hold_all_it_begins_with_holds_what_is_committed() -> None:
     leader = leader_of(state_of([1], [1]), checkpoint=4, is_held=False)
     assert leader.take_ready().high_watermark == 4
@@ -384,6 +393,24 @@ def test_a_leader_that_nobody_fetches_from_refuses_those_who_wait_and_those_who_
     assert leader.silence.is_cut_off
     fetch(leader, 3, 11, now_ms=500 + SILENCE_MS_MAX + 2)
     assert (code_for_a_new_append(leader), leader.silence.is_cut_off) == (Code.NONE, False)
+
+
+def test_where_just_enough_are_in_sync_producers_are_sent_elsewhere_and_no_time_is_waited_for() -> None:
+    leader = leader_of(state_of([1, 2], [1, 2]), min_insync=2)
+    leader.on_appended(Offset(12), now_ms=0)
+    assert leader.on_produced(CorrelationId(1), Offset(12), 100) == 100, "before the leader is cut off"
+    leader.on_produced(CorrelationId(2), Offset(12), 30_000)
+    leader.on_tick(SILENCE_MS_MAX + 1)
+    assert [ack.code for ack in leader.take_ready().acks] == [Code.NOT_LEADER_OR_FOLLOWER] * 2
+    assert leader.next_deadline_ms() is None, "it is cut off already"
+
+
+def test_other_times_count_at_once() -> None:
+    leader = leader_of(state_of([1, 2], [1, 2]), min_insync=2)
+    leader.on_appended(Offset(12), now_ms=0)
+    leader.on_settings(ReplicationSettings(min_insync_replicas=2, lag_ms_max=40, silence_ms_max=70))
+    assert leader.silence.cut_off_from_ms(Offset(12)) == 71
+    assert leader.next_deadline_ms() == 41
 
 
 def test_as_many_have_to_fetch_as_have_to_be_in_sync() -> None:
