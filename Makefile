@@ -1,6 +1,6 @@
 # make demo     the main job: real flights through three nodes that are ruined, checked to the record
-# make test     a test of every rule, on JOBS processes (2 of them, or one for each core)
-# make test-all   those that show the same in a longer form as well, marked slow: half as long again
+# make test     a test of every rule, on JOBS processes (three for two cores)
+# make test-all   those marked slow as well, which show the same in a longer form, with twice the examples
 # make test-fast  what whoever edits runs again and again: everything that starts no process, in about a minute and a half
 # make lint     formatting, types, import contracts
 # make bench    every benchmark beside its peer
@@ -27,7 +27,8 @@ CHAOS_MINUTES ?= 60
 CHAOS_ARGS ?=
 WORLDS ?=
 PYTEST_ARGS ?=
-JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 2 ? n : 2)))
+# Half as many again as there are cores: some tests wait, for sessions and elections, while others compute.
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 2 ? n * 3 / 2 : 3)))
 # A file of tests, or a folder that starts something dear (tests/support/one_process.py), is run by one process.
 SPREAD = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 FAST := tests/unit tests/contracts tests/scenarios
@@ -44,7 +45,7 @@ demo: $(READY)
 	@$(RUN) -m tidelog demo
 
 test: $(READY)
-	@$(RUN) -m pytest $(SPREAD) -m "not slow" $(PYTEST_ARGS)
+	@$(RUN) -m pytest $(SPREAD) -m "not slow" --hypothesis-profile=half $(PYTEST_ARGS)
 
 test-all: $(READY)
 	@$(RUN) -m pytest $(SPREAD) $(PYTEST_ARGS)
