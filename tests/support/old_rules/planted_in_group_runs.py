@@ -20,6 +20,7 @@ from tidelog.base.ids import Offset
 from tidelog.coordinator.groups import offsets, rebalance
 from tidelog.coordinator.groups.consumer import consumer_groups
 from tidelog.coordinator.groups.consumer.consumer_groups import ConsumerGroups
+from tidelog.coordinator.groups.consumer.conversion import upgraded
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup
 from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
 from tidelog.coordinator.groups.consumer.member import CurrentAssignment
@@ -41,7 +42,7 @@ MINUTES = 0.12
 CLIENTS = Plan(partitions=3, interval_ms=50, consumers=0, replication_factor=3, min_insync_replicas=2, syncs_each=False)
 PLAN = ClusterPlan(clients=CLIENTS, session_ms=1_000, lag_ms_max=1_000, fetch_timeout_ms=500, checkpoint_ms=60_000)
 GROUP = GroupPlan(session_ms=1_000, commit_ms=50, leaves=10, crashes=10, stalls=10, away_ms_max=500, segment_bytes=700)
-CLASSIC_GROUP = replace(GROUP, protocols=CLASSIC, later_protocols=CLASSIC)
+CLASSIC_GROUP = replace(GROUP, protocols=CLASSIC, later_protocols=CLASSIC, stalls=30)
 UPGRADED = replace(GROUP, protocols=CLASSIC, changes_at_ms=1_000)
 DOWNGRADED = replace(GROUP, later_protocols=CLASSIC, changes_at_ms=1_000)
 COORDINATOR = float(replace(PLAN, group=GROUP).partitions.index(OFFSETS))
@@ -83,7 +84,7 @@ def _answer_at_once(patch: pytest.MonkeyPatch) -> None:
         self: GroupJournal, records: tuple[KeyValue, ...], request_id: RequestId, outcome: object, **_: object
     ) -> None:
         self.write(records)
-        self.answer_at_once(request_id, outcome)
+        self.answer_at_once(request_id, outcome)  # type: ignore[arg-type]
 
     patch.setattr(GroupJournal, "write_and_answer", answering)
 
@@ -121,8 +122,6 @@ def _never_end_sessions(patch: pytest.MonkeyPatch) -> None:
 
 
 def _upgrade_without_parts(patch: pytest.MonkeyPatch) -> None:
-    upgraded = consumer_groups.upgraded
-
     def upgrading(group: Group, known: KnownTopics) -> ConsumerGroup | None:
         found = upgraded(group, known)
         for member_id in () if found is None else found.subscriptions:

@@ -7,6 +7,7 @@ the group goes over from one protocol to the other while it reads.
  flights-0 ──► reader-1     classic, then consumer
  flights-1 ──► reader-2        "         "
                reader-3     waits for a partition
+               observer     asks how far the group is
 ```
 """
 
@@ -14,7 +15,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from tidelog.base.errors import TidelogError
 from tidelog.base.ids import TopicPartition
@@ -36,6 +39,7 @@ RETRY_SECONDS = 0.2
 CHANGE_SECONDS_MAX = 5.0
 """Within which all members go over to the other protocol."""
 SLOW_SHARE = 0.3
+OBSERVES_SECONDS_MAX = 2.0
 PROGRESS_SECONDS_MAX = 60.0
 """Of virtual time, in which a group has read and committed all once nothing is in the way and nobody writes."""
 
@@ -92,7 +96,7 @@ class GroupWorkload:
         self._recorder = recorder
         self._is_stopping = asyncio.Event()
         self._has_committed_all = asyncio.Event()
-        self._places: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
         self._sessions: dict[int, _Session] = {}
         self._started_at = 0.0
 
@@ -100,7 +104,8 @@ class GroupWorkload:
         """Begin, and go on until `finish`."""
         loop = asyncio.get_running_loop()
         self._started_at = loop.time()
-        self._places = [self._begin(self._fill_place(number)) for number in range(1, self._plan.members + 1)]
+        places = (self._fill_place(number) for number in range(1, self._plan.members + 1))
+        self._tasks = [self._begin(work) for work in (*places, self._observe())]
 
     async def finish(self) -> None:
         """Nobody writes any more, and nothing is in the way: return when the group has read and committed all."""
@@ -113,8 +118,7 @@ class GroupWorkload:
         what = f"{PROGRESS_SECONDS_MAX:.0f} s after the last record {self.waits_for()}"
         self._recorder.expect(not behind, GROUP_MAKES_PROGRESS, what)
         self._has_committed_all.set()
-        await asyncio.gather(*self._places)
-        await self._audit()
+        await asyncio.gather(*self._tasks)
 
     def waits_for(self) -> str:
         """What `finish` waits for, to be read by people."""
@@ -291,21 +295,24 @@ class GroupWorkload:
             return None
 
     async def _leave(self, session: _Session) -> None:
-        try:
+        with suppress(TidelogError):  # else its session will end
             if session.member.epoch is not None:
                 await session.member.leave()
-        except TidelogError:
-            pass  # its session will end
 
-    async def _audit(self) -> None:
-        """As whoever comes next would be told."""
+    # Somebody who asks.
+
+    async def _observe(self) -> None:
+        """How far the group has read, every now and then, as somebody who monitors it; at the end once more."""
         requests = CoordinatorRequests(self._bootstrap, self._world)
-        auditor = self._new_member(CLASSIC, requests, self._rng)
+        rng = self._rng.stream("observer")
+        observer = self._new_member(CLASSIC, requests, rng)
         try:
+            while not self._has_committed_all.is_set():
+                with suppress(TidelogError):
+                    for partition in self._partitions:
+                        await observer.committed(partition)
+                await asyncio.sleep(rng.random() * OBSERVES_SECONDS_MAX)
             for partition in self._partitions:
-                await requests.cluster.retrying(
-                    "the audit",
-                    lambda partition=partition: auditor.committed(partition),  # type: ignore[misc]
-                )
+                await requests.cluster.retrying("the last look", partial(observer.committed, partition))
         finally:
             await requests.close()
