@@ -224,6 +224,7 @@ def test_a_new_log_begins_with_the_level_of_its_records() -> None:
         FeatureLevelRecord(name="transaction.version", feature_level=2),
         FeatureLevelRecord(name="group.version", feature_level=1),
         FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
+        FeatureLevelRecord(name="share.version", feature_level=1),
     )
     cluster.run(decision)
     assert cluster.image.features == {
@@ -231,6 +232,7 @@ def test_a_new_log_begins_with_the_level_of_its_records() -> None:
         "transaction.version": 2,
         "group.version": 1,
         "eligible.leader.replicas.version": 1,
+        "share.version": 1,
     }
     assert cluster.state.decide_bootstrap().records == ()
 

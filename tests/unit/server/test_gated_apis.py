@@ -305,6 +305,7 @@ def test_a_token_of_another_cluster_ends_whatever_it_comes_with() -> None:
 TOPIC_FIELDS = {"topic", "topic_id", "topic_name", "topic_names", "topics", "topic_data", "topic_partitions"}
 WITHOUT_A_DENIAL = {
     ApiKey.OFFSET_FETCH: "what was not committed is -1, of topics that are not there as well",
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: "where a group has not begun is -1, likewise",
     ApiKey.DESCRIBE_QUORUM: "of the metadata log alone",
     ApiKey.CONSUMER_GROUP_HEARTBEAT: "a topic that is not there is assigned once it is",
     ApiKey.STOP_REPLICA: "of controllers, which send no token",

@@ -338,8 +338,18 @@ APIS: dict[int, ServedApi] = {
         division=Division("groups", "groups", Division("topics", "topics", PARTITIONS), waits_for_all=True),
         feature=SHARE_VERSION,
     ),
-    ApiKey.ALTER_SHARE_GROUP_OFFSETS: ServedApi("api_91_alter_share_group_offsets", (BROKER,), feature=SHARE_VERSION),
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS: ServedApi("api_92_delete_share_group_offsets", (BROKER,), feature=SHARE_VERSION),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: ServedApi(
+        "api_91_alter_share_group_offsets",
+        (BROKER,),
+        are_denied=of_topics("topics", "topic_name", index="partition_index"),
+        feature=SHARE_VERSION,
+    ),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: ServedApi(
+        "api_92_delete_share_group_offsets",
+        (BROKER,),
+        are_denied=of_topics("topics", "topic_name", partitions=""),
+        feature=SHARE_VERSION,
+    ),
 }
 
 READS = {key: served.refuse for key, served in APIS.items() if served.refuse is not None}
