@@ -56,7 +56,7 @@ def test_levels_of_features_go_down_safely_and_up_again(tools: KafkaTools, at: t
     assert "was disabled" in run("disable", "--feature", "transaction.version")
     told = run("downgrade", "--unsafe", "--dry-run", "--release-version", "3.8")
     assert "group.version can be downgraded to 0" in told
-    assert "the active controller does not serve it" in run("upgrade", "--feature", "share.version=1", status=1)
+    assert "the active controller does not serve it" in run("upgrade", "--feature", "streams.version=1", status=1)
     assert "was disabled" in run("disable", "--feature", "group.version")
     assert "upgraded to 1" in run("upgrade", "--feature", "group.version=1", "--feature", "transaction.version=1")
 
@@ -84,7 +84,8 @@ def test_every_release_from_4_0_on_can_be_asked_for(tools: KafkaTools, cluster: 
         assert found[eligible] == ("0" if release == "4.0" else "1")
         assert (found["group.version"], found["transaction.version"]) == ("1", "2")
         assert found["kraft.version"] == "1", "the voters stand in the log, and stay there"
-        assert (found["share.version"], found["streams.version"]) == ("0", "0"), "they are not served"
+        assert found["share.version"] == ("1" if release in {"4.2", "4.3"} else "0")
+        assert found["streams.version"] == "0", "it is not served"
 
 
 def test_the_quorum_and_the_endpoints_are_described(tools: KafkaTools, cluster: ClusterProcesses) -> None:

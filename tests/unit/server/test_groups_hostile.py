@@ -43,6 +43,11 @@ KEYS = (
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     ApiKey.CONSUMER_GROUP_DESCRIBE,
+    ApiKey.SHARE_GROUP_HEARTBEAT,
+    ApiKey.SHARE_GROUP_HEARTBEAT,
+    ApiKey.SHARE_GROUP_DESCRIBE,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS,
 )
 TOPIC_ID = topic_id("t")
 LONG = "ü" * 16_383  # as long as a string of a request may be, in bytes
@@ -58,7 +63,7 @@ class Session:
         self.led = Led(self.disk)
         self.led.start()
         topic = TopicImage("t", TOPIC_ID, tuple(partition(1) for _ in range(3)))
-        image = MetadataImage({"t": topic}, {TOPIC_ID: topic}, features={"group.version": 1})
+        image = MetadataImage({"t": topic}, {TOPIC_ID: topic}, features={"group.version": 1, "share.version": 1})
         self.led.one.coordinator.consumer_groups.on_metadata(image, 1, ())
         self.node: Any = SimpleNamespace(
             groups=SimpleNamespace(
@@ -88,7 +93,7 @@ class Session:
     def _take(self, key: ApiKey, version: int, answer: Any, instance_id: str | None) -> None:
         assert type(answer) is api(key).response
         encode(answer, version)
-        if key == ApiKey.CONSUMER_GROUP_HEARTBEAT and answer.member_id:
+        if key in (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTBEAT) and answer.member_id:
             self.members.append((answer.member_id, answer.member_epoch))
         if key == ApiKey.JOIN_GROUP and answer.member_id:
             self.members.append((answer.member_id, answer.generation_id))
@@ -134,7 +139,9 @@ def likely(random: Random, session: Session, request: Any) -> Any:
     for assignment in getattr(request, "assignments", ()):
         assignment.member_id = random.choice(session.members)[0]
     for topic in getattr(request, "topics", ()) or ():
-        topic.name = one_of(["t"], ["u", LONG])
+        for name in ("name", "topic_name"):
+            if hasattr(topic, name):
+                setattr(topic, name, one_of(["t"], ["u", LONG]))
         if hasattr(topic, "topic_id"):
             topic.topic_id = one_of([TOPIC_ID], [UUID(int=9)])
         for one in getattr(topic, "partitions", ()):
