@@ -77,9 +77,15 @@ class GroupStates:
 
     # Beginning.
 
-    def missing(self, group: ShareGroup, names: Iterable[str], known: KnownTopics) -> Missing:
-        """The states of the group's topics that are neither there nor under way, as far as they are begun at once."""
-        states = group.known_states
+    def missing(
+        self, group: ShareGroup, names: Iterable[str], known: KnownTopics, states: RecordedStates | None = None
+    ) -> Missing:
+        """The states of the group's topics that are neither there nor under way, as far as they are begun at once.
+
+        Args:
+            states: that there are; None for what is recorded.
+        """
+        states = states or group.known_states
         beginning = self._beginning.get(group.group_id, {})
         deleting = self._deleting.get(group.group_id, {})
         topics: dict[TopicId, TopicStates] = {}
@@ -261,25 +267,26 @@ class GroupStates:
         if not beginning:
             self._beginning.pop(sent.group_id, None)
         group = self._written.groups.get(sent.group_id)
-        if group is not None:
-            states = group.known_states.begun(begun).not_begun(refused)
-            if states != group.known_states:
-                self._record(group, states)
+        if group is not None and (begun or refused):
+            self._record_begun(group, begun, refused)
         if sent.group_id not in self._beginning:
             for one in self._postponed.pop(sent.group_id, ()):
                 self._send_deletion(one)
-        if group is not None and begun and not refused:
-            self._go_on(group)
 
-    def _go_on(self, group: ShareGroup) -> None:
-        """There may be more to begin with than was at once."""
-        known = self._written.topics
-        if known is None or group.group_id in self._beginning:
+    def _record_begun(self, group: ShareGroup, begun: Collection[StateId], refused: Collection[StateId]) -> None:
+        """Record what is there, and begin with what was too much to begin with at once."""
+        states = group.known_states.begun(begun).not_begun(refused)
+        if states == group.known_states:
             return
-        missing = self.missing(group, group.topics, known)
-        if missing.topics and not missing.was_asked_for:
-            self._record(group, group.known_states.beginning(missing.topics))
-            self.begin(group.group_id, group.epoch, missing.topics)
+        known, more = self._written.topics, Missing({}, was_asked_for=False)
+        may_go_on = begun and not refused and group.group_id not in {**self._beginning, **self._postponed}
+        if known is not None and may_go_on:
+            more = self.missing(group, group.topics, known, states)
+        if more.topics and not more.was_asked_for:
+            self._record(group, states.beginning(more.topics))
+            self.begin(group.group_id, group.epoch, more.topics)
+        else:
+            self._record(group, states)
 
     def _on_deleted(self, send_id: SendId, sent: _Sent, outcomes: StateOutcomes) -> None:
         deleting = self._deleting.get(sent.group_id, {})

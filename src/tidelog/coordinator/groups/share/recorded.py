@@ -7,8 +7,10 @@ nothing that counts. Kafka: `GroupCoordinatorRecordHelpers`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 from tidelog.coordinator.groups.consumer.assignment import Assignment
+from tidelog.coordinator.groups.consumer.recorded import Said, said
 from tidelog.coordinator.groups.group_record_types import GroupRecordKey, GroupRecordType, MemberRecordKey
 from tidelog.coordinator.groups.share.group import ShareGroup
 from tidelog.coordinator.groups.share.member import (
@@ -56,7 +58,7 @@ def group_record(group_id: str, epoch: int, metadata_hash: int) -> KeyValue:
 
 def member_record(group_id: str, member_id: str, subscription: ShareSubscription) -> KeyValue:
     """What a member wants."""
-    return _member_key(_MEMBER, group_id, member_id), encode_value(subscription.value(), VERSION)
+    return _member_key(_MEMBER, group_id, member_id), said(encode_value(subscription.value(), VERSION), subscription)
 
 
 def target_epoch_record(group_id: str, target_epoch: int, assigned_at_ms: int) -> KeyValue:
@@ -67,17 +69,17 @@ def target_epoch_record(group_id: str, target_epoch: int, assigned_at_ms: int) -
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> KeyValue:
     """What a member is to read."""
-    return _member_key(_TARGET, group_id, member_id), encode_value(target_value(target), VERSION)
+    return _member_key(_TARGET, group_id, member_id), said(encode_value(target_value(target), VERSION), target)
 
 
 def current_record(group_id: str, member_id: str, current: ShareCurrent) -> KeyValue:
     """What a member reads."""
-    return _member_key(_CURRENT, group_id, member_id), encode_value(current.value(), VERSION)
+    return _member_key(_CURRENT, group_id, member_id), said(encode_value(current.value(), VERSION), current)
 
 
 def states_record(group_id: str, states: RecordedStates) -> KeyValue:
     """The partitions that the group may read."""
-    return _group_key(_STATES, group_id), encode_value(states.value(), VERSION)
+    return _group_key(_STATES, group_id), said(encode_value(states.value(), VERSION), states)
 
 
 def member_tombstones(group_id: str, member_id: str) -> tuple[KeyValue, ...]:
@@ -134,7 +136,9 @@ def apply(groups: dict[str, ShareGroup], record: KeyValue) -> int:
 
 
 def _apply_to(group: ShareGroup, kind: int, member_id: str, value: bytes | None) -> None:
-    if kind == _GROUP:
+    if isinstance(value, Said):
+        _apply_meaning(group, member_id, value.meaning)
+    elif kind == _GROUP:
         if value is None:
             group.set_epoch(None, 0)
         else:
@@ -158,6 +162,17 @@ def _apply_to(group: ShareGroup, kind: int, member_id: str, value: bytes | None)
     elif kind == _STATES:
         states = None if value is None else decode_value(ShareGroupStatePartitionMetadataValue, value)
         group.set_states(None if states is None else states_of(states))
+
+
+def _apply_meaning(group: ShareGroup, member_id: str, meaning: object) -> None:
+    if isinstance(meaning, ShareSubscription):
+        group.set_subscription(member_id, meaning)
+    elif isinstance(meaning, ShareCurrent):
+        group.set_current(member_id, meaning)
+    elif isinstance(meaning, RecordedStates):
+        group.set_states(meaning)
+    else:
+        group.set_target(member_id, cast(Assignment, meaning))
 
 
 def check_record(record: KeyValue) -> None:

@@ -43,16 +43,28 @@ def simple(members: Members, partitions: Mapping[TopicId, Collection[int]]) -> P
         groups = [(ids, [topic for topic in topics if topic in next(iter(wanted))])]
     assigned: dict[str, dict[TopicId, set[int]]] = {member_id: {} for member_id in ids}
     for subscribers, some in groups:
-        places = [(topic, partition) for topic in some for partition in sorted(partitions[topic])]
+        places: list[Place] = []
+        for topic in some:
+            places += ((topic, partition) for partition in sorted(partitions[topic]))
+            if pace.counts(len(partitions[topic])):
+                yield
         if not subscribers or not places:
             continue
         held = yield from _spread(subscribers, places, members, pace)
         for member_id, its in held.items():
             for topic, partition in its:
                 assigned[member_id].setdefault(topic, set()).add(partition)
-            if pace.counts(1 + len(its)):
+                if pace.counts(1):
+                    yield
+    found: dict[str, Assignment] = {}
+    for member_id, parts in assigned.items():
+        assignment: dict[TopicId, frozenset[int]] = {}
+        found[member_id] = assignment
+        for of_topic, its_partitions in parts.items():
+            assignment[of_topic] = frozenset(its_partitions)
+            if pace.counts(1 + len(its_partitions) // 8):
                 yield
-    return {member_id: {topic: frozenset(its) for topic, its in parts.items()} for member_id, parts in assigned.items()}
+    return found
 
 
 def _spread(ids: list[str], places: list[Place], members: Members, pace: Pace) -> Pieces[dict[str, dict[Place, None]]]:
@@ -63,10 +75,12 @@ def _spread(ids: list[str], places: list[Place], members: Members, pace: Pace) -
         member_id: -(-slots * (index + 1) // len(ids)) - -(-slots * index // len(ids))
         for index, member_id in enumerate(ids)
     }
-    holders: dict[Place, dict[str, None]] = {place: {} for place in places}
+    holders: dict[Place, dict[str, None]] = {}
     held: dict[str, dict[Place, None]] = {member_id: {} for member_id in ids}
-    if pace.counts(len(places) + len(ids)):
-        yield
+    for place in places:
+        holders[place] = {}
+        if pace.counts(1):
+            yield
     for member_id in ids:
         for place in _before(members[member_id].target, holders):
             if len(held[member_id]) == counts[member_id]:
