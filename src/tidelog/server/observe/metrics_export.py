@@ -433,6 +433,24 @@ def _about_groups(node: ObservedNode) -> Iterator[Metric]:
 
 def _about_share_groups(node: ObservedNode) -> Iterator[Metric]:
     fetching = node.share_fetching
+    groups = [
+        group
+        for one in node.groups.here
+        if one.refusal is None
+        for group in one.coordinator.share_groups.groups.values()
+    ]
+    with_members = sum(bool(group.subscriptions) for group in groups)
+    yield _gauges(
+        "tidelog_share_groups",
+        "Share groups that are coordinated here.",
+        "state",
+        (("Stable", with_members), ("Empty", len(groups) - with_members)),
+    )
+    yield _gauge(
+        "tidelog_share_group_members",
+        "Members of the share groups that are coordinated here.",
+        sum(len(group.subscriptions) for group in groups),
+    )
     yield _gauge(
         "tidelog_share_partitions", "Partitions led here that a share group reads, group by group.", len(fetching)
     )
