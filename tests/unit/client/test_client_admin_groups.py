@@ -24,6 +24,7 @@ from tidelog.wire.messages import api_21_delete_records as delete_records
 from tidelog.wire.messages import api_37_create_partitions as create_partitions
 from tidelog.wire.messages import api_42_delete_groups as delete
 from tidelog.wire.messages import api_44_incremental_alter_configs as alter
+from tidelog.wire.messages import api_77_share_group_describe as api_77
 from tidelog.wire.messages.api_69_consumer_group_describe import (
     ConsumerGroupDescribeGroup,
     ConsumerGroupDescribeResponse,
@@ -137,6 +138,8 @@ def test_a_group_that_is_not_there_is_an_error_in_every_version(code: Code, stat
         cluster.on(ApiKey.DESCRIBE_GROUPS, lambda request, version: describe.DescribeGroupsResponse(groups=[group]))
         other = ConsumerGroupDescribeGroup(group_id="g", error_code=Code.GROUP_ID_NOT_FOUND)
         cluster.on(ApiKey.CONSUMER_GROUP_DESCRIBE, lambda *_: ConsumerGroupDescribeResponse(groups=[other]))
+        shared = api_77.ShareGroupDescribeGroup(group_id="g", error_code=Code.GROUP_ID_NOT_FOUND)
+        cluster.on(ApiKey.SHARE_GROUP_DESCRIBE, lambda *_: api_77.ShareGroupDescribeResponse(groups=[shared]))
         with pytest.raises(KafkaError, match="group 'g'") as error:
             await admin.describe_groups(["g"])
         assert error.value.code is Code.GROUP_ID_NOT_FOUND

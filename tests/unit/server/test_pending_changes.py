@@ -362,7 +362,8 @@ def test_long_requests_about_directories_are_decided_in_pieces() -> None:
             directories=[AssignedDirectory(LOST_DIRECTORY, [AssignedTopic(topic.topic_id, told), unknown])],
         )
         node = cast(Node, SimpleNamespace(controller=controller))
-        answer = await api_73_assign_replicas_to_dirs.handle(node, request, cast(RequestContext, None))
+        context = cast(RequestContext, SimpleNamespace(is_long=False))
+        answer = await api_73_assign_replicas_to_dirs.handle(node, request, context)
         assert sizes(quorum) == [(0, 2), (0, 2), (0, 2), (0, 1)]
         (directory,) = answer.directories
         assert [[one.error_code for one in each.partitions] for each in directory.topics] == [
