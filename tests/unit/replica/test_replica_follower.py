@@ -8,7 +8,7 @@ from support.fixtures.followed_replica import BACKOFF_MS, EPOCH, LEADER, US, Fol
 from support.old_rules.replica_rules import high_watermark_alone
 from tidelog.base.errors import Code, FencedLeaderEpochError, InvariantBrokenError, KafkaError, UnknownLeaderEpochError
 from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.records.lineage import EpochEntry
+from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 from tidelog.replica import (
     Fetched,
     FollowerReady,
@@ -19,6 +19,7 @@ from tidelog.replica import (
     Truncation,
 )
 from tidelog.replica.follower_states import TRANSITIONS, FollowerCause
+from tidelog.replica.truncation import OwnLog, belies_what_was_committed
 
 # Truncation.
 
@@ -73,6 +74,19 @@ def test_a_leader_that_lacks_what_was_committed_is_not_followed(unclean_epoch: i
         one.machine.check_serves(None)
     one.machine.on_stopped()
     assert one.machine.take_ready().halt is None
+
+
+@pytest.mark.parametrize(
+    ("epochs", "unclean_epoch", "halts"),
+    [(((1, 0), (3, 6), (4, 10)), 4, False), (((1, 0), (3, 9)), 2, True)],
+    ids=["an epoch without a record", "one record of an epoch"],
+)
+def test_an_unclean_election_is_held_against_the_epoch_of_the_last_record(
+    epochs: tuple[tuple[int, int], ...], unclean_epoch: int, halts: bool
+) -> None:
+    lineage = LeaderEpochLineage((LeaderEpoch(epoch), Offset(start)) for epoch, start in epochs)
+    log = OwnLog(Offset(0), Offset(10), Offset(4), lineage)
+    assert belies_what_was_committed(log, Offset(2), LeaderEpoch(unclean_epoch)) is halts
 
 
 def test_what_is_cut_at_the_high_watermark_was_never_committed() -> None:

@@ -9,9 +9,17 @@ from tidelog.replica import AcceptedFetch
 from tidelog.replica.followers import Followers
 from tidelog.replica.isr import InSyncReplicas
 from tidelog.replica.produce_waits import ProduceWaits
+from tidelog.replica.progress import FollowerProgress
 from tidelog.replica.silence import Silence
 
 # The followers.
+
+
+def test_who_fetches_at_the_end_is_caught_up_then_and_who_never_fetched_is_silent_from_the_first() -> None:
+    progress = FollowerProgress(-5)
+    assert progress.silent_since_ms(Offset(10)) == 0
+    progress.on_fetch(AcceptedFetch(TWO, Offset(10), BrokerEpoch(1), 50), Offset(10))
+    assert progress.caught_up_ms == 50
 
 
 def followers_of(**ends: int) -> Followers:
