@@ -13,7 +13,7 @@ from support.fixtures.modelled_admin import FAST
 from tidelog import CommittedOffset, ConfigResource, KafkaError, TopicPartition, aio
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex
-from tidelog.client.admin.group_descriptions import GroupListing
+from tidelog.client.admin.group_descriptions import GroupListing, ShareGroupOffset
 from tidelog.wire import ApiKey, encode
 from tidelog.wire.messages import api_08_offset_commit as commit
 from tidelog.wire.messages import api_09_offset_fetch as fetch
@@ -24,12 +24,16 @@ from tidelog.wire.messages import api_21_delete_records as delete_records
 from tidelog.wire.messages import api_37_create_partitions as create_partitions
 from tidelog.wire.messages import api_42_delete_groups as delete
 from tidelog.wire.messages import api_44_incremental_alter_configs as alter
-from tidelog.wire.messages import api_77_share_group_describe as api_77
+from tidelog.wire.messages import api_77_share_group_describe as describe_shares
+from tidelog.wire.messages import api_90_describe_share_group_offsets as share_offsets
+from tidelog.wire.messages import api_91_alter_share_group_offsets as alter_shares
+from tidelog.wire.messages import api_92_delete_share_group_offsets as forget_shares
 from tidelog.wire.messages.api_69_consumer_group_describe import (
     ConsumerGroupDescribeGroup,
     ConsumerGroupDescribeResponse,
 )
 from tidelog.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolPartitions
+from tidelog.wire.primitives import ZERO_UUID
 
 P0 = TopicPartition("t", PartitionIndex(0))
 P1 = TopicPartition("t", PartitionIndex(1))
@@ -138,11 +142,71 @@ def test_a_group_that_is_not_there_is_an_error_in_every_version(code: Code, stat
         cluster.on(ApiKey.DESCRIBE_GROUPS, lambda request, version: describe.DescribeGroupsResponse(groups=[group]))
         other = ConsumerGroupDescribeGroup(group_id="g", error_code=Code.GROUP_ID_NOT_FOUND)
         cluster.on(ApiKey.CONSUMER_GROUP_DESCRIBE, lambda *_: ConsumerGroupDescribeResponse(groups=[other]))
-        shared = api_77.ShareGroupDescribeGroup(group_id="g", error_code=Code.GROUP_ID_NOT_FOUND)
-        cluster.on(ApiKey.SHARE_GROUP_DESCRIBE, lambda *_: api_77.ShareGroupDescribeResponse(groups=[shared]))
+        none = describe_shares.ShareGroupDescribeGroup(group_id="g", error_code=Code.GROUP_ID_NOT_FOUND)
+        cluster.on(ApiKey.SHARE_GROUP_DESCRIBE, lambda *_: describe_shares.ShareGroupDescribeResponse(groups=[none]))
         with pytest.raises(KafkaError, match="group 'g'") as error:
             await admin.describe_groups(["g"])
         assert error.value.code is Code.GROUP_ID_NOT_FOUND
+
+    run(work)
+
+
+def test_a_share_group_is_described_altered_and_made_to_forget() -> None:
+    async def work(cluster: ModelCluster, admin: aio.Admin) -> None:
+        missing = describe.DescribedGroup(group_id="g", error_code=Code.GROUP_ID_NOT_FOUND)
+        cluster.on(ApiKey.DESCRIBE_GROUPS, lambda *_: describe.DescribeGroupsResponse(groups=[missing]))
+        other = ConsumerGroupDescribeGroup(group_id="g", error_code=Code.GROUP_ID_NOT_FOUND)
+        cluster.on(ApiKey.CONSUMER_GROUP_DESCRIBE, lambda *_: ConsumerGroupDescribeResponse(groups=[other]))
+        part = describe_shares.ShareGroupDescribePartitions(ZERO_UUID, "t", [1, 0])
+        member = describe_shares.ShareGroupDescribeMember(
+            member_id="m",
+            member_epoch=3,
+            client_id="c",
+            client_host="/h",
+            assignment=describe_shares.ShareGroupDescribeAssignment([part]),
+        )
+        group = describe_shares.ShareGroupDescribeGroup(
+            group_id="g", group_state="Stable", group_epoch=3, assignor_name="simple", members=[member]
+        )
+        cluster.on(ApiKey.SHARE_GROUP_DESCRIBE, lambda *_: describe_shares.ShareGroupDescribeResponse(groups=[group]))
+        found = (await admin.describe_groups(["g"]))["g"]
+        assert (found.protocol_type, found.protocol, found.epoch) == ("share", "simple", 3)
+        assert [(one.member_id, one.epoch, one.partitions) for one in found.members] == [("m", 3, (P0, P1))]
+
+        rows = [
+            share_offsets.DescribeShareGroupOffsetsResponsePartition(partition_index=0, start_offset=5, lag=2),
+            share_offsets.DescribeShareGroupOffsetsResponsePartition(partition_index=1, start_offset=-1, lag=-1),
+        ]
+        topic = share_offsets.DescribeShareGroupOffsetsResponseTopic("t", ZERO_UUID, rows)
+        told = share_offsets.DescribeShareGroupOffsetsResponseGroup(group_id="g", topics=[topic])
+        cluster.on(
+            ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+            lambda *_: share_offsets.DescribeShareGroupOffsetsResponse(groups=[told]),
+        )
+        assert await admin.list_share_group_offsets("g") == {P0: ShareGroupOffset(5, 2)}
+
+        asked: list[alter_shares.AlterShareGroupOffsetsRequest] = []
+
+        def altered(request: Any, version: int) -> alter_shares.AlterShareGroupOffsetsResponse:
+            asked.append(request)
+            return alter_shares.AlterShareGroupOffsetsResponse(error_code=Code.NON_EMPTY_GROUP)
+
+        cluster.on(ApiKey.ALTER_SHARE_GROUP_OFFSETS, altered)
+        with pytest.raises(KafkaError) as error:
+            await admin.alter_share_group_offsets("g", {P0: 4, P1: 0})
+        assert error.value.code is Code.NON_EMPTY_GROUP
+        (topics,) = asked[0].topics
+        assert [(one.partition_index, one.start_offset) for one in topics.partitions] == [(0, 4), (1, 0)]
+
+        unknown = forget_shares.DeleteShareGroupOffsetsResponseTopic(
+            topic_name="t", topic_id=ZERO_UUID, error_code=Code.UNKNOWN_TOPIC_OR_PARTITION
+        )
+        cluster.on(
+            ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+            lambda *_: forget_shares.DeleteShareGroupOffsetsResponse(responses=[unknown]),
+        )
+        with pytest.raises(KafkaError, match="t"):
+            await admin.delete_share_group_offsets("g", ["t"])
 
     run(work)
 
