@@ -65,6 +65,17 @@ def test_who_joins_again_is_told_what_it_had() -> None:
     assert world.share_group.epoch == epoch, "nobody need be reassigned"
 
 
+def test_who_missed_an_answer_is_told_what_it_reads() -> None:
+    world = Sharers(AT_ONCE)
+    joined = world.share("a")
+    moved = world.share_on("a")
+    assert moved.member_epoch > joined.member_epoch
+    again = world.share_heard(world.share_beat("a", joined.member_epoch))
+    assert again.member_epoch == moved.member_epoch
+    assert again.assignment == moved.assignment
+    assert again.assignment is not None
+
+
 def test_a_full_heartbeat_is_told_everything() -> None:
     world = world_of("a")
     answer = world.share_heard(world.share_beat("a", world.share_group.epoch, topics=["t"]))

@@ -221,7 +221,8 @@ class ShareGroups:
         if not is_assigned:
             self._runs.start(group)
         self._watch(group_id, member_id, at)
-        is_told = is_joining or request.subscribed_topic_names is not None or current.assigned != before.assigned
+        has_missed = request.member_epoch != before.member_epoch  # our last answer, or it joins
+        is_told = has_missed or request.subscribed_topic_names is not None or current.assigned != before.assigned
         answer = ShareGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=current.member_epoch,
