@@ -109,6 +109,19 @@ def test_many_partitions_are_begun_some_at_a_time(monkeypatch: pytest.MonkeyPatc
     assert world.reads("a") == {"t": {0, 1, 2, 3, 4}, "u": {0, 1, 2}}
 
 
+def test_states_that_no_record_holds_are_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_states, "BEGUN_AT_ONCE_MAX", 100)
+    world = Sharers(AT_ONCE, topics={"t": 300}, answers_at_once=False, batch_bytes=1_200)
+    world.share("a")
+    for _ in range(10):
+        if world.pending:
+            world.answer_send()
+            world.drive()
+    assert not world.pending, "they would be asked for without end"
+    world.share_on("a")
+    assert world.reads("a") == {"t": set(range(200))}, "what is begun is read all the same"
+
+
 # Begin elsewhere.
 
 
@@ -147,6 +160,24 @@ def test_a_group_that_is_not_there_is_made() -> None:
     world.share("a")
     world.share_on("a")
     assert world.starts("t") == {0: None, 1: 3, 2: None, 3: None}, "it keeps where it is to begin"
+
+
+def test_a_group_is_not_made_under_an_id_that_no_record_holds() -> None:
+    world = Sharers(AT_ONCE)
+    assert world.refused(world.alter({"t": {0: 7}}, group_id="g" * 32_768)) == Code.INVALID_GROUP_ID
+    assert world.refused(world.alter({"t": {0: 7}}, group_id="\u20ac" * 10_923)) == Code.INVALID_GROUP_ID
+    assert world.altered(world.alter({"t": {0: 7}}, group_id="g" * 32_767)) == {("t", 0): Code.NONE}
+
+
+def test_groups_are_made_as_far_as_there_is_room() -> None:
+    world = Sharers(AT_ONCE, memory_bytes=20_000)
+    codes = []
+    for number in range(40):
+        outcome = world.answers[world.alter({"t": {0: 7, 1: 7, 2: 7}}, group_id=f"g{number}")]
+        codes.append(getattr(outcome, "code", Code.NONE))
+    assert codes[0] is Code.NONE
+    assert codes[-1] is Code.GROUP_MAX_SIZE_REACHED
+    assert world.memory.used_bytes <= 20_000
 
 
 def test_a_group_with_members_stays_where_it_is() -> None:
@@ -258,6 +289,19 @@ def test_a_deletion_waits_for_what_is_being_begun() -> None:
     world.answer_sends()
     assert world.group_deleted(answer) is Code.NONE
     assert not world.kept
+
+
+def test_what_is_begun_during_the_deletion_of_its_group_goes_as_well() -> None:
+    world = emptied(t=2, u=1)
+    world.forget("u")
+    world.answers_at_once = False
+    answer = world.delete_group()
+    altered = world.alter({"u": {0: 7}})
+    world.answer_sends()
+    assert world.altered(altered) == {("u", 0): Code.NONE}
+    assert world.group_deleted(answer) is Code.NONE
+    assert not world.kept, "nobody would delete it any more, and its epoch would fence the next group of the name"
+    assert "g" not in world.shares.groups
 
 
 def test_the_next_leader_finishes_a_deletion() -> None:

@@ -125,6 +125,16 @@ class GroupStates:
                 self._written.journal.memory.limit_bytes,
             )
             return Missing({}, was_asked_for=False)
+        if topics and not self._written.journal.fits(
+            (recorded.states_record(group.group_id, states.beginning(topics)),)
+        ):
+            logger.warning(
+                "group %s: no batch of %d bytes holds %d partitions more: it does not read them. Divide its topics "
+                "between groups, or raise max.message.bytes of __consumer_offsets",
+                *(group.group_id, self._written.journal.batch_size_bytes_max, count),
+            )
+            group.lacks_states = False  # until other topics are read
+            return Missing({}, was_asked_for=False)
         return Missing(topics, was_asked_for)
 
     def begin(
@@ -282,8 +292,7 @@ class GroupStates:
         may_go_on = begun and not refused and group.group_id not in {**self._beginning, **self._postponed}
         if known is not None and may_go_on:
             more = self.missing(group, group.topics, known, states)
-        if more.topics and not more.was_asked_for:
-            self._record(group, states.beginning(more.topics))
+        if more.topics and not more.was_asked_for and self._record(group, states.beginning(more.topics)):
             self.begin(group.group_id, group.epoch, more.topics)
         else:
             self._record(group, states)
@@ -311,11 +320,13 @@ class GroupStates:
         if left:
             self._record(group, group.known_states.without(left))
 
-    def _record(self, group: ShareGroup, states: RecordedStates) -> None:
+    def _record(self, group: ShareGroup, states: RecordedStates) -> bool:
         try:
             self._written.write(group.group_id, (recorded.states_record(group.group_id, states),))
         except KafkaError as error:
             logger.warning("%s", error)
+            return False
+        return True
 
     def _send(self, sent: _Sent, request: InitializeStates | DeleteStates) -> SendId:
         self._last_send_id += 1
