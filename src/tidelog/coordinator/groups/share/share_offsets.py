@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import Offset, PartitionIndex, TopicId
+from tidelog.coordinator.groups.records import NAME_SIZE_BYTES_MAX
 from tidelog.coordinator.groups.share import recorded
 from tidelog.coordinator.groups.share.group import ShareGroup
 from tidelog.coordinator.groups.share.group_states import GroupStates, is_of_no_topic
 from tidelog.coordinator.groups.share.requests import StateOutcomes
 from tidelog.coordinator.groups.share.share_journal import ShareJournal
-from tidelog.coordinator.groups.share.states import StateId, TopicStates
+from tidelog.coordinator.groups.share.states import RecordedStates, StateId, TopicStates
 from tidelog.journal import Moment, RequestId
 from tidelog.wire.messages.api_42_delete_groups import DeletableGroupResult
 from tidelog.wire.messages.api_91_alter_share_group_offsets import (
@@ -78,16 +79,17 @@ class ShareGroupOffsets:
                 self._written.journal.answer(request_id, answer)
                 return
             names = {topic.topic_id: topic.topic_name for topic in rows}
-            topics: dict[TopicId, TopicStates] = {}
+            partitions: dict[TopicId, set[int]] = {}
             for topic_id, partition in starts:
-                before = topics.get(topic_id, TopicStates(names[topic_id], frozenset()))
-                topics[topic_id] = TopicStates(before.name, before.partitions | {partition})
-            epoch = group.epoch + 1
+                partitions.setdefault(topic_id, set()).add(partition)
+            topics = {topic_id: TopicStates(names[topic_id], frozenset(its)) for topic_id, its in partitions.items()}
+            epoch, states = group.epoch + 1, group.known_states.beginning(topics)
+            self._check_room(group, states)
             self._written.write(
                 group.group_id,
                 (
                     recorded.group_record(group.group_id, epoch, group.metadata_hash),
-                    recorded.states_record(group.group_id, group.known_states.beginning(topics)),
+                    recorded.states_record(group.group_id, states),
                 ),
             )
             ids = tuple((topic_id, PartitionIndex(one)) for topic_id, its in topics.items() for one in sorted(its[1]))
@@ -175,10 +177,11 @@ class ShareGroupOffsets:
         """The rows of an answer, and the topics of which there is something to forget."""
         topics: dict[TopicId, str] = {}
         rows = []
+        topics_by_name, there = self._written.known.view.topics_by_name, group.known_states.topic_ids
         for one in request.topics:
             name = one.topic_name
-            image = self._written.known.view.topics_by_name.get(name)
-            if image is not None and image.topic_id in group.known_states.topic_ids:
+            image = topics_by_name.get(name)
+            if image is not None and image.topic_id in there:
                 topics[image.topic_id] = name
                 rows.append(DeleteShareGroupOffsetsResponseTopic(topic_name=name, topic_id=image.topic_id))
                 continue
@@ -219,6 +222,8 @@ class ShareGroupOffsets:
                 journal.answer(request_id, next(iter(refused.values())))
             elif left is not None and left.subscriptions:
                 journal.answer(request_id, _non_empty(left))
+            elif left is not None and self._states.ids_to_delete(left.known_states, left.known_states.topic_ids):
+                self.on_delete_group(request_id, left)  # more was begun meanwhile
             else:
                 if left is not None:
                     journal.write_in_parts(tuple(recorded.group_tombstones(left)))
@@ -240,9 +245,23 @@ class ShareGroupOffsets:
             self._written.write(group.group_id, (recorded.states_record(group.group_id, states),))
         return ids
 
+    def _check_room(self, group: ShareGroup, states: RecordedStates) -> None:
+        more_bytes = states.size_bytes - group.known_states.size_bytes
+        if group.group_id not in self._written.groups:
+            more_bytes += group.size_bytes
+        if not self._written.has_room(more_bytes):
+            memory = self._written.journal.memory
+            raise refusal(
+                Code.GROUP_MAX_SIZE_REACHED,
+                f"group {group.group_id!r}: {more_bytes} bytes more find no room beside the {memory.used_bytes} bytes "
+                f"of all groups of this node (group.coordinator.memory.bytes is {memory.limit_bytes})",
+            )
+
     def _empty_group(self, group_id: str, *, may_be_new: bool = False) -> ShareGroup:
         if not group_id:
             raise refusal(Code.INVALID_GROUP_ID, "the group id is empty")
+        if len(group_id) > NAME_SIZE_BYTES_MAX // 4 and len(group_id.encode()) > NAME_SIZE_BYTES_MAX:
+            raise refusal(Code.INVALID_GROUP_ID, f"the group id is longer than {NAME_SIZE_BYTES_MAX} bytes")
         group = self._written.groups.get(group_id)
         if group is None:
             if self._is_of_another_kind(group_id):
