@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 from uuid import UUID
 
 from hypothesis import given
@@ -108,3 +109,30 @@ def test_whatever_there_was_before(
         assert len(set(count.values())) <= 1
     assert simple(again(members, assigned), partitions) == assigned, "the next one moves nothing"
     assert simple(dict(reversed(members.items())), dict(reversed(partitions.items()))) == assigned
+
+
+def looked_at(topic_count: int) -> int:
+    """How often targets of members that want different topics are looked into while they are assigned again."""
+    looked = 0
+
+    class Target(dict[TopicId, frozenset[int]]):
+        def __iter__(self) -> Iterator[TopicId]:
+            nonlocal looked
+            looked += len(self)
+            return super().__iter__()
+
+        def get(self, *args: Any) -> Any:
+            nonlocal looked
+            looked += 1
+            return super().get(*args)
+
+    topics = [TopicId(UUID(int=number)) for number in range(1, topic_count + 3)]
+    partitions = {topic: range(1) for topic in topics}
+    members = {f"m{one}": AssignableMember(frozenset(topics[one : one + topic_count])) for one in range(3)}
+    targets = simple(members, partitions)
+    simple(again(members, {name: Target(target) for name, target in targets.items()}), partitions)
+    return looked
+
+
+def test_the_work_grows_with_the_topics_and_not_with_their_square() -> None:
+    assert looked_at(200) < 12 * looked_at(20)

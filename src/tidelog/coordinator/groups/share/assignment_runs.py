@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from tidelog.base.errors import KafkaError
-from tidelog.coordinator.groups.consumer.assignment import Assignment, Pace, Pieces
+from tidelog.coordinator.groups.consumer.assignment import Pace, Pieces
 from tidelog.coordinator.groups.share import recorded
 from tidelog.coordinator.groups.share.group import PARTITION_BYTES, ShareGroup
 from tidelog.coordinator.groups.share.group_change import assigned
@@ -68,11 +68,13 @@ class ShareAssignmentRuns:
             return
         self._runs[group_id] = group, pieces
 
-    def has_room(self, group: ShareGroup, targets: dict[str, Assignment]) -> bool:
-        """Whether what members are to read, and then read, finds room. If not, a group keeps its old assignment."""
-        before = sum(sum(map(len, one.values())) for one in group.targets.values())
-        after = sum(sum(map(len, one.values())) for one in targets.values())
-        if self._written.has_room(2 * PARTITION_BYTES * (after - before)):
+    def has_room(self, group: ShareGroup, after: int) -> bool:
+        """Whether what members are to read, and then read, finds room. If not, a group keeps its old assignment.
+
+        Args:
+            after: partitions, each counted for each member that is to read it.
+        """
+        if self._written.has_room(2 * PARTITION_BYTES * (after - group.target_count)):
             return True
         memory = self._written.journal.memory
         self._refuse(
@@ -96,7 +98,12 @@ class ShareAssignmentRuns:
         targets = yield from assigned(
             dict(group.subscriptions), dict(group.targets), group.known_states, self._written.known
         )
-        if not self.has_room(group, targets):
+        after = 0
+        for target in targets.values():
+            after += sum(map(len, target.values()))
+            if pace.counts(len(target)):
+                yield
+        if not self.has_room(group, after):
             return
         records: list[KeyValue] = []
         for member_id, target in targets.items():
@@ -106,5 +113,9 @@ class ShareAssignmentRuns:
                     self._written.write(group_id, records)  # before others have their turn: a member may leave
                     records = []
                     yield
+            elif pace.counts(len(target)):
+                self._written.write(group_id, records)
+                records = []
+                yield
         records.append(recorded.target_epoch_record(group_id, epoch, self._at.wall_ms))
         self._written.write(group_id, records)

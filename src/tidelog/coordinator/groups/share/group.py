@@ -49,6 +49,7 @@ class ShareGroup:
         seen_version: of the metadata in which its topics were looked at last. Not recorded.
         lacks_states: whether there may be partitions to begin with. Not recorded.
         lacks_assignment: whether there may be partitions that nobody is to read. Not recorded.
+        target_count: the partitions that members are to read, each counted for each of them.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -66,6 +67,7 @@ class ShareGroup:
         self.lacks_states = True
         self.lacks_assignment = True
         self.size_bytes = GROUP_BYTES + 2 * len(group_id)
+        self.target_count = 0
         self._has_target_epoch = False
         self._topics: Counter[str] = Counter()  # how many members name each
 
@@ -150,10 +152,12 @@ class ShareGroup:
     def set_target(self, member_id: str, target: Assignment | None) -> None:
         """What a member is to read; None for a tombstone."""
         old = self.targets.pop(member_id, NOTHING)
-        self.size_bytes -= PARTITION_BYTES * sum(map(len, old.values()))
+        more = -sum(map(len, old.values()))
         if target is not None:
             self.targets[member_id] = target
-            self.size_bytes += PARTITION_BYTES * sum(map(len, target.values()))
+            more += sum(map(len, target.values()))
+        self.target_count += more
+        self.size_bytes += PARTITION_BYTES * more
 
     def set_current(self, member_id: str, current: ShareCurrent | None) -> None:
         """What a member reads; None for a tombstone."""

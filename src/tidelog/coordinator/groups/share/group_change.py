@@ -189,7 +189,11 @@ def assigned(
         assignable[member_id] = AssignableMember(topics, targets.get(member_id, nothing))
         if pace.counts(1):
             yield
-    wanted = frozenset().union(*ids.values())
+    wanted: set[TopicId] = set()
+    for topics in ids.values():
+        wanted |= topics
+        if pace.counts(len(topics)):
+            yield
     partitions = {topic: one.partitions for topic, one in states.initialized.items() if topic in wanted}
     return (yield from simple(assignable, partitions))
 

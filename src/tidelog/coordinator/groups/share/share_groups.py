@@ -266,7 +266,7 @@ class ShareGroups:
         if change.weight > AT_ONCE_MAX:
             return False
         assigned = finished(change.assigned())
-        if self._runs.has_room(group, assigned):
+        if self._runs.has_room(group, sum(sum(map(len, one.values())) for one in assigned.values())):
             change.assign(assigned, at.wall_ms)
         return True
 

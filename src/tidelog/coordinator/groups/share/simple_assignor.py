@@ -12,7 +12,7 @@ as possible of what members had stays.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from tidelog.base.ids import TopicId
 from tidelog.base.invariant import invariant
@@ -31,7 +31,12 @@ def simple(members: Members, partitions: Mapping[TopicId, Collection[int]]) -> P
     pace = Pace()
     ids = sorted(members)
     topics = yield from sorted_topics((topic for topic, some in partitions.items() if some), pace)
-    wanted = {members[member_id].topics.intersection(topics) for member_id in ids}
+    there = frozenset(topics)
+    wanted: set[frozenset[TopicId]] = set()
+    for some in {members[member_id].topics for member_id in ids}:
+        wanted.add(some & there)
+        if pace.counts(len(some)):
+            yield
     groups: list[tuple[list[str], list[TopicId]]] = [(ids, topics)]
     if len(wanted) > 1:
         groups = []
@@ -42,33 +47,33 @@ def simple(members: Members, partitions: Mapping[TopicId, Collection[int]]) -> P
     elif wanted:
         groups = [(ids, [topic for topic in topics if topic in next(iter(wanted))])]
     assigned: dict[str, dict[TopicId, set[int]]] = {member_id: {} for member_id in ids}
-    for subscribers, some in groups:
-        places: list[Place] = []
-        for topic in some:
-            places += ((topic, partition) for partition in sorted(partitions[topic]))
+    for subscribers, shared in groups:
+        places = []
+        for topic in shared:
+            places += [(topic, partition) for partition in sorted(partitions[topic])]
             if pace.counts(len(partitions[topic])):
                 yield
         if not subscribers or not places:
             continue
-        held = yield from _spread(subscribers, places, members, pace)
+        held = yield from _spread(subscribers, shared, places, members, pace)
         for member_id, its in held.items():
             for topic, partition in its:
                 assigned[member_id].setdefault(topic, set()).add(partition)
-                if pace.counts(1):
-                    yield
-    found: dict[str, Assignment] = {}
-    for member_id, parts in assigned.items():
-        assignment: dict[TopicId, frozenset[int]] = {}
-        found[member_id] = assignment
-        for of_topic, its_partitions in parts.items():
-            assignment[of_topic] = frozenset(its_partitions)
-            if pace.counts(1 + len(its_partitions) // 8):
+            if pace.counts(1 + len(its)):
                 yield
-    return found
+    result: dict[str, Assignment] = {}
+    for member_id in ids:
+        parts = assigned.pop(member_id)  # to free all at once would take long
+        result[member_id] = {topic: frozenset(its) for topic, its in parts.items()}
+        if pace.counts(len(parts)):
+            yield
+    return result
 
 
-def _spread(ids: list[str], places: list[Place], members: Members, pace: Pace) -> Pieces[dict[str, dict[Place, None]]]:
-    """What each member has of some partitions, all of which each of them may have."""
+def _spread(
+    ids: list[str], topics: list[TopicId], places: list[Place], members: Members, pace: Pace
+) -> Pieces[dict[str, dict[Place, None]]]:
+    """What each member has of some topics, all of whose partitions each of them may have. As before, where it can."""
     sharing = -(-len(ids) // len(places))
     slots = sharing * len(places)
     counts = {
@@ -76,19 +81,23 @@ def _spread(ids: list[str], places: list[Place], members: Members, pace: Pace) -
         for index, member_id in enumerate(ids)
     }
     holders: dict[Place, dict[str, None]] = {}
-    held: dict[str, dict[Place, None]] = {member_id: {} for member_id in ids}
     for place in places:
         holders[place] = {}
         if pace.counts(1):
             yield
+    held: dict[str, dict[Place, None]] = {member_id: {} for member_id in ids}
+    if pace.counts(len(ids)):
+        yield
     for member_id in ids:
-        for place in _before(members[member_id].target, holders):
-            if len(held[member_id]) == counts[member_id]:
-                break
-            if len(holders[place]) < sharing:
-                held[member_id][place] = None
-                holders[place][member_id] = None
-            if pace.counts(1):
+        target = members[member_id].target
+        for topic in topics if target else ():
+            for place in [(topic, partition) for partition in sorted(target.get(topic, ()))]:
+                if len(held[member_id]) == counts[member_id]:
+                    break
+                if place in holders and len(holders[place]) < sharing:
+                    held[member_id][place] = None
+                    holders[place][member_id] = None
+            if pace.counts(1 + len(target.get(topic, ()))):
                 yield
         if pace.counts(1):
             yield
@@ -107,14 +116,6 @@ def _spread(ids: list[str], places: list[Place], members: Members, pace: Pace) -
             if pace.counts(1):
                 yield
     return held
-
-
-def _before(target: Assignment, holders: Mapping[Place, object]) -> Iterable[Place]:
-    """What a member was to read, as far as it is assigned now."""
-    for topic in sorted(target):
-        for partition in sorted(target[topic]):
-            if (topic, partition) in holders:
-                yield topic, partition
 
 
 def _next(unfilled: deque[str], holders: Mapping[str, object]) -> str | None:
