@@ -6,8 +6,10 @@ import pytest
 
 from support.fixtures.coordinated_sharers import Sharers
 from tidelog.base.errors import Code
+from tidelog.base.ids import Offset
 from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.share import group_states
+from tidelog.coordinator.groups.share.recorded import member_tombstones
 from tidelog.coordinator.groups.share.requests import DeleteStates, InitializeStates
 from tidelog.coordinator.groups.share.settings import ShareGroupSettings
 
@@ -334,3 +336,14 @@ def test_what_was_to_begin_anew_is_not_begun_by_the_next_leader() -> None:
     assert not world.share_group.known_states.initializing
     world.share("a")
     assert not world.pending, "nobody was told that it begins elsewhere"
+
+
+def test_what_is_left_of_a_member_goes_with_the_next_leader_and_counts_no_more() -> None:
+    world = world_of("a", t=2)
+    *_, removal = member_tombstones("g", "a")
+    world.log.append((Offset(world.log[-1][0] + 1), removal))
+    world.fail_over()
+    assert not world.share_group.currents
+    assert not world.share_group.targets
+    assert world.group_deleted(world.delete_group()) is Code.NONE
+    assert world.memory.used_bytes == 0

@@ -22,6 +22,7 @@ from tidelog.coordinator.groups.consumer.assignment import finished
 from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
 from tidelog.coordinator.groups.group import Group
 from tidelog.coordinator.groups.group_journal import GroupJournal
+from tidelog.coordinator.groups.share import recorded
 from tidelog.coordinator.groups.share.assignment_runs import ShareAssignmentRuns
 from tidelog.coordinator.groups.share.describe_share_groups import viewed
 from tidelog.coordinator.groups.share.group import ShareGroup
@@ -141,11 +142,12 @@ class ShareGroups:
 
     def start(self, at: Moment) -> None:
         """The coordinator became active. Members have a whole session to be heard of."""
+        for group in list(self.groups.values()):
+            for member_id in [one for one in {**group.currents, **group.targets} if one not in group.subscriptions]:
+                # of a member whose removal was cut off by a failover
+                self._written.write(group.group_id, recorded.member_tombstones(group.group_id, member_id))
         self._written.settle_memory()
         for group in self.groups.values():
-            for member_id in [one for one in {**group.currents, **group.targets} if one not in group.subscriptions]:
-                group.set_current(member_id, None)  # of a member whose removal was cut off by a failover
-                group.set_target(member_id, None)
             for member_id in group.subscriptions:
                 self._watch(group.group_id, member_id, at)
         self._states.start()
