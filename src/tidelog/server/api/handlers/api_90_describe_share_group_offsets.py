@@ -66,12 +66,15 @@ async def _described(
         for one in group.topics:
             topic = image.topic(one.topic_name)
             wanted.append((TopicId(ZERO_UUID) if topic is None else topic.topic_id, one.topic_name, one.partitions))
+    counts = {
+        topic_id: len(image.topics_by_id[topic_id].partitions) for topic_id, *_ in wanted if topic_id != ZERO_UUID
+    }
     places = list(
         dict.fromkeys(
             (topic_id, PartitionIndex(index))
             for topic_id, _, partitions in wanted
             for index in partitions
-            if topic_id != ZERO_UUID and index >= 0
+            if 0 <= index < counts.get(topic_id, 0)  # the share coordinator is asked again about what it does not know
         )
     )
     positions = await node.share_positions.of(group.group_id, places)
