@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidelog.server.api.ports import GroupsApi
 
 PARTITIONS_MAX = 10_000
-"""Of one request: what is recorded in one step takes some ten milliseconds. Kafka has no such bound."""
+"""And topics, of one request: what is recorded in one step takes some ten milliseconds. Kafka has no such bound."""
 
 
 def handle(
@@ -42,7 +42,7 @@ def handle(
 
 
 def _too_many(request: AlterShareGroupOffsetsRequest) -> KafkaError | None:
-    count = sum(len(topic.partitions) for topic in request.topics)
+    count = sum(max(len(topic.partitions), 1) for topic in request.topics)
     if count <= PARTITIONS_MAX:
         return None
     return refusal(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from tidelog.base.errors import KafkaError
+from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.server.api.group_answers import when_answered
 from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.api.share_answers import share_groups_refused
@@ -22,11 +22,14 @@ from tidelog.wire.messages.api_92_delete_share_group_offsets import (
 if TYPE_CHECKING:
     from tidelog.server.api.ports import GroupsApi
 
+TOPICS_MAX = 10_000
+"""Of one request: what is looked up in one step takes some ten milliseconds. Kafka has no such bound."""
+
 
 def handle(
     node: GroupsApi, request: DeleteShareGroupOffsetsRequest, context: RequestContext
 ) -> DeleteShareGroupOffsetsResponse | Awaitable[DeleteShareGroupOffsetsResponse]:
-    refused = share_groups_refused(node.image)
+    refused = share_groups_refused(node.image) or _too_many(request)
     if refused is not None:
         return _respond(refused)
     answer = node.groups.submit(
@@ -36,6 +39,15 @@ def handle(
         ),
     )
     return when_answered(answer, _respond)
+
+
+def _too_many(request: DeleteShareGroupOffsetsRequest) -> KafkaError | None:
+    count = len(request.topics)
+    if count <= TOPICS_MAX:
+        return None
+    return refusal(
+        Code.INVALID_REQUEST, f"{count} topics are more than one request forgets ({TOPICS_MAX}): send several"
+    )
 
 
 def _respond(answer: Any) -> DeleteShareGroupOffsetsResponse:
