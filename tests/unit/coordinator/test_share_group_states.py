@@ -95,6 +95,20 @@ def test_a_state_of_an_earlier_group_of_the_name_is_begun_anew() -> None:
     assert world.reads("a") == {"t": {0, 1, 2, 3}}
 
 
+def test_what_was_looked_at_is_not_looked_at_again_with_each_member() -> None:
+    world = world_of("a", t=2)
+    world.share("b", "t", "nowhere")
+    assert not world.share_group.lacks_states
+    world.share_beat("b", -1)
+    assert not world.share_group.lacks_states
+    world.topics["nowhere"] = 1
+    world.tell("nowhere")
+    world.share("c", "nowhere")
+    for _ in range(2):
+        world.share_on("c")
+    assert world.reads("c") == {"nowhere": {0}}
+
+
 def test_many_partitions_are_begun_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_states, "BEGUN_AT_ONCE_MAX", 3)
     world = Sharers(AT_ONCE, topics={"t": 5, "u": 3}, answers_at_once=False)

@@ -63,6 +63,10 @@ class ShareGroupChange:
         gone = frozenset(removed)
         return [*(name for name in self.group.topics if name not in gone), *added]
 
+    def added_topics(self) -> list[str]:
+        """Those that nobody was subscribed to before."""
+        return self._other_topics()[0]
+
     def _other_topics(self) -> tuple[list[str], list[str]]:
         """The topics that the group will read, and those that it will not read any more."""
         old = self.group.subscriptions.get(self._member_id)

@@ -212,8 +212,10 @@ class ShareGroups:
         current = change.stay() if is_under_way else change.move()
         if missing.topics:
             change.states = group.known_states.beginning(missing.topics)
+        lacks_states = group.lacks_states
         self._written.write(group_id, change.records())
         group = self.groups[group_id]
+        group.lacks_states = lacks_states  # what is new was looked at
         change.note_hash(group)
         group.seen_version = known.version
         if change.epoch > group.target_epoch:
@@ -251,8 +253,10 @@ class ShareGroups:
         if (is_other or may_differ) and change.refresh():
             change.raise_epoch()
         missing = Missing({}, was_asked_for=False)
-        if is_other or may_differ or group.lacks_states:
+        if may_differ or group.lacks_states:
             missing = self._states.missing(group, change.topic_names(), known)
+        elif is_other:
+            missing = self._states.missing(group, change.added_topics(), known)
         if missing.was_asked_for:
             change.raise_epoch()
         return missing
@@ -299,7 +303,9 @@ class ShareGroups:
         change.remove(member_id)
         change.refresh()
         change.raise_epoch()
+        lacks_states = group.lacks_states
         self._written.write(group.group_id, change.records())
+        group.lacks_states = lacks_states  # it wants no more than before
         change.note_hash(group)
         self._journal.deadlines.cancel(_session(group.group_id, member_id))
 
