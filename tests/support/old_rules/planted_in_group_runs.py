@@ -41,7 +41,7 @@ SEEDS_MAX = 10
 MINUTES = 0.12
 CLIENTS = Plan(partitions=3, interval_ms=50, consumers=0, replication_factor=3, min_insync_replicas=2, syncs_each=False)
 PLAN = ClusterPlan(clients=CLIENTS, session_ms=1_000, lag_ms_max=1_000, fetch_timeout_ms=500, checkpoint_ms=60_000)
-GROUP = GroupPlan(session_ms=1_000, commit_ms=50, leaves=10, crashes=10, stalls=10, away_ms_max=500, segment_bytes=700)
+GROUP = GroupPlan(session_ms=1_000, commit_ms=50, leaves=10, crashes=10, stalls=10, away_ms_max=500)
 CLASSIC_GROUP = replace(GROUP, protocols=CLASSIC, later_protocols=CLASSIC, stalls=30)
 UPGRADED = replace(GROUP, protocols=CLASSIC, changes_at_ms=1_000)
 DOWNGRADED = replace(GROUP, later_protocols=CLASSIC, changes_at_ms=1_000)
@@ -134,13 +134,13 @@ def _upgrade_without_parts(patch: pytest.MonkeyPatch) -> None:
 
 PLANTED: Mapping[str, PlantedInGroups] = {
     "handed-on-unrevoked": PlantedInGroups(
-        "G1",
+        "KIP-848 G1",
         "A partition is given to a member although another one has not given it up.",
         _attribute(ConsumerGroup, "owner", lambda *_: None),
         frozenset({"OnePartitionOneOwner"}),
     ),
     "member-epoch-unchecked": PlantedInGroups(
-        "G8",
+        "KIP-848 G8",
         "Whoever asks may commit.",
         _check_no_commit,
         frozenset({"OnePartitionOneOwner"}),
@@ -153,21 +153,21 @@ PLANTED: Mapping[str, PlantedInGroups] = {
         group=CLASSIC_GROUP,
     ),
     "upgrade-forgets-parts": PlantedInGroups(
-        "G9",
+        "KIP-848 G9",
         "A classic group becomes a consumer group in which its members have nothing.",
         _upgrade_without_parts,
         frozenset({"OnePartitionOneOwner"}),
         group=UPGRADED,
     ),
     "commit-answered-at-once": PlantedInGroups(
-        "G8",
+        "KIP-848 G8",
         "A commit is answered before the log has committed it.",
         _answer_at_once,
         frozenset({"NoCommitLost"}),
         ISOLATIONS,
     ),
     "replay-keeps-the-first": PlantedInGroups(
-        "G10",
+        "KIP-848 G10",
         "A new coordinator takes the first of several offsets of a position.",
         _keep_the_first,
         frozenset({"NoCommitLost"}),
@@ -180,7 +180,7 @@ PLANTED: Mapping[str, PlantedInGroups] = {
         frozenset({"EpochsOfCommits"}),
     ),
     "session-never-ends": PlantedInGroups(
-        "G6",
+        "KIP-848 G6",
         "A member that is silent stays.",
         _never_end_sessions,
         frozenset({"GroupMakesProgress"}),

@@ -63,6 +63,8 @@ R = TypeVar("R")
 ASSIGNOR = "range"
 PROTOCOL_VERSION = 1
 NO_EPOCH = -1
+JOIN_SLACK_MS = 2_000
+"""How much longer than the group waits for others a member waits for the answer to its JoinGroup."""
 COMMIT_VERSION = 9
 FETCH_VERSION = 9
 JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION, LEAVE_VERSION = 7, 5, 4, 4
@@ -244,7 +246,7 @@ class ClassicMember(GroupMember):
     async def _join(self) -> None:
         self.wanted = frozenset()
         self._must_join = True
-        patience_ms = self._plan.rebalance_ms + 2 * REQUEST_MS
+        patience_ms = self._plan.rebalance_ms + JOIN_SLACK_MS
         request = JoinGroupRequest(
             group_id=self.reads.group,
             session_timeout_ms=self._plan.session_ms,

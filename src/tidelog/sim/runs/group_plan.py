@@ -27,7 +27,7 @@ class GroupPlan:
         away_ms_max: until the next one comes.
         is_slow: whether members take long now and then to give a partition up.
         assignor: of the members of the new protocol.
-        segment_bytes: of the log of the group.
+        segment_bytes: of the log of the group. A batch that is longer than that is refused, and a whole group is one.
         is_compacted: whether that is compacted while the run goes on.
     """
 
@@ -44,7 +44,7 @@ class GroupPlan:
     away_ms_max: int = 2_000
     is_slow: bool = True
     assignor: str = "uniform"
-    segment_bytes: int = 2_000
+    segment_bytes: int = 3_000
     is_compacted: bool = True
 
     @property
@@ -69,13 +69,13 @@ class GroupPlan:
             "group.consumer.heartbeat.interval.ms": str(self.heartbeat_ms),
             "group.consumer.assignment.interval.ms": str(self.heartbeat_ms),
             "group.consumer.migration.policy": "bidirectional",
+            "offsets.topic.segment.bytes": str(self.segment_bytes),
         }
         if self.is_compacted:
             found |= {
                 "log.cleaner.backoff.ms": "500",
                 "log.cleaner.min.cleanable.ratio": "0.2",
                 "log.cleaner.delete.retention.ms": "1000",
-                "offsets.topic.segment.bytes": str(self.segment_bytes),
             }
         return found
 
@@ -104,6 +104,6 @@ def draw_group_plan(rng: SeededRng) -> GroupPlan:
         away_ms_max=one_of(100, 2_000, 2_000, 8_000),
         is_slow=rng.random() < 0.5,
         assignor=("uniform", "range")[rng.randrange(0, 2)],
-        segment_bytes=one_of(700, 3_000),
+        segment_bytes=one_of(3_000, 10_000),
         is_compacted=rng.random() < 0.7,
     )

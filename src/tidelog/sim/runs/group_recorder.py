@@ -116,10 +116,11 @@ class GroupRecorder:
         commit = None if found is None or found.number is None else self._commits.commits.get(found.number)
         if commit is not None and found is not None:
             self._note(EpochsOfCommits.name, EpochsOfCommits().check(commit, found))
+        broken = list(self._commits.check(partition, found, asked.tick))
         if self._is_of_the_day(asked, broker):
-            self._note(self._commits.name, self._commits.check(partition, found, asked.tick))
-        else:
-            self._cluster.facts["offset of a coordinator that may be deposed"] += 1
+            self._note(self._commits.name, broken)
+        elif broken:
+            self._cluster.facts["older offset of a deposed coordinator"] += 1
 
     # What is checked at the end.
 
