@@ -260,7 +260,7 @@ class GroupWorkload:
                 session.trouble = f"is not told an offset: {error}"
                 await asyncio.sleep(RETRY_SECONDS)
                 break
-        known = [*session.committed, *found]
+        known = sorted([*session.committed, *found])
         if known != consumer.assignment():
             consumer.assign(known)
         for partition, committed in found.items():
