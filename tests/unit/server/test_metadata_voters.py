@@ -103,7 +103,7 @@ def test_a_leader_that_is_removed_gives_way(seed: int) -> None:
         other = await quorum.leader(other_than=leader)
         await quorum.set(3_000)
         await quorum.until_all_have(3_000)  # the one that votes no more observes
-        assert quorum.node(leader).quorum.role is Role.FOLLOWER
+        assert quorum.node(leader).quorum._machine.standing.role is Role.FOLLOWER
         assert leader not in quorum.node(other).quorum.voters.ids
         quorum.nodes[leader].kill()
         await quorum.set(4_000)

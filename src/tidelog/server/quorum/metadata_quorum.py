@@ -177,10 +177,6 @@ class MetadataQuorum:
         return self._known_leader[1]
 
     @property
-    def role(self) -> Role:
-        return self._machine.standing.role
-
-    @property
     def is_leader(self) -> bool:
         return self._machine.standing.role is Role.LEADER
 
