@@ -13,7 +13,7 @@ from harness import LONG, figure, median, say
 
 from tidelog.sim.runs.one_node import OneNodeStory
 from tidelog.sim.runs.run import run_seed
-from tidelog.sim.runs.workload import Plan
+from tidelog.sim.runs.workload import WorkloadPlan
 from tidelog.sim.world.world import SimulatedWorld
 
 ROUNDS = 7 if LONG else 5
@@ -26,7 +26,7 @@ PAUSE_MS = 50
 def time_steady_load(pause_ms: int) -> tuple[float, float]:
     """Virtual seconds for each real one, and events each second, with consumers that take a while between polls."""
     with SimulatedWorld(1) as world:
-        story = OneNodeStory(world, Plan(interval_ms=10, consumers=2, pause_ms=pause_ms))
+        story = OneNodeStory(world, WorkloadPlan(interval_ms=10, consumers=2, pause_ms=pause_ms))
         started = time.process_time()
         report = story.run(VIRTUAL_MINUTES, [])
         seconds = time.process_time() - started

@@ -18,7 +18,7 @@ from tidelog.sim.runs.cluster import ClusterStory
 from tidelog.sim.runs.cluster_plan import ClusterPlan
 from tidelog.sim.runs.report import Report
 from tidelog.sim.runs.run import run_seed
-from tidelog.sim.runs.workload import Plan
+from tidelog.sim.runs.workload import WorkloadPlan
 from tidelog.sim.world.world import SimulatedWorld
 
 MINUTES = 0.1
@@ -34,7 +34,7 @@ OF_TRANSACTIONS = {
     "LastOfEachKey", "LastStableOffsetIsStable", "NoAbortedRead", "NothingStaysOpen", "OffsetsFollowTransactions",
 }  # fmt: skip
 OF_GROUPS = {"EpochsOfCommits", "GroupMakesProgress", "NoCommitLost", "OnePartitionOneOwner"}
-CLIENTS = Plan(
+CLIENTS = WorkloadPlan(
     partitions=1,
     producers=1,
     interval_ms=50,

@@ -12,8 +12,8 @@ from support.fixtures.coordinated_share import ACKNOWLEDGED, ARCHIVED, batch, ch
 from support.nodes.cluster_stage import Stage, tell
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
-from tidelog.controller import NewTopic
-from tidelog.controller.values import FeatureUpdate, TopicToDelete
+from tidelog.controller import TopicToCreate
+from tidelog.controller.values import FeatureToUpdate, TopicToDelete
 from tidelog.metadata.features import SHARE_VERSION
 from tidelog.metadata.image import PartitionImage
 from tidelog.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
@@ -58,13 +58,13 @@ class States:
 
         async def update() -> Any:
             return await self.node(stage.controller).controller.request_whole(
-                lambda state: state.decide_update_features([FeatureUpdate(SHARE_VERSION, 1)])
+                lambda state: state.decide_update_features([FeatureToUpdate(SHARE_VERSION, 1)])
             )
 
         (updated,) = await stage.nodes[BrokerId(stage.controller)].machine.do(update)
         assert updated.code == Code.NONE, updated
         (created,) = await stage.nodes[BrokerId(1)].machine.do(
-            lambda: self.node(1).create_topics([NewTopic("read", PARTITIONS, 3)])
+            lambda: self.node(1).create_topics([TopicToCreate("read", PARTITIONS, 3)])
         )
         assert created.topic_id is not None
         self.topic_id = TopicId(created.topic_id)

@@ -15,17 +15,17 @@ from tidelog.base.invariant import invariant
 from tidelog.client.async_consumer import AsyncConsumer
 from tidelog.client.core.reader import PartitionReader, Phase
 from tidelog.log.segment import Segment
-from tidelog.replica import LeaderReplica, Ready
+from tidelog.replica import LeaderReady, LeaderReplica
 from tidelog.server.replication.partition import Partition
 from tidelog.sim.checkers.views import Record
 from tidelog.sim.faults.faults import Fault
 from tidelog.sim.faults.node_faults import NODE_FAULTS
 from tidelog.sim.node import SimulatedNode
 from tidelog.sim.runs.one_node import OneNodeStory
-from tidelog.sim.runs.report import Report, Totals
+from tidelog.sim.runs.report import Report, RunTotals
 from tidelog.sim.runs.run import run_seed
 from tidelog.sim.runs.shrink import shrink
-from tidelog.sim.runs.workload import Plan
+from tidelog.sim.runs.workload import WorkloadPlan
 from tidelog.sim.world.rng import SeededRng
 from tidelog.sim.world.world import SimulatedWorld
 
@@ -35,7 +35,7 @@ INVARIANTS = {
     "LogsArePrefixes", "NoSilentLoss", "OwnInvariant", "Progress",
 }  # fmt: skip
 OF_AN_ADMINISTRATOR = {"MetadataNeverGoesBack", "OwnWritesSeen", "StoppedMeansStopped"}
-PLAIN = Plan(partitions=1, producers=1, interval_ms=20, consumers=1)
+PLAIN = WorkloadPlan(partitions=1, producers=1, interval_ms=20, consumers=1)
 
 
 def pass_over(reader: PartitionReader, _: object) -> None:
@@ -51,7 +51,7 @@ PLANTED: dict[str, tuple[type, str, object, set[str]]] = {
 """What is wrong, where, and what it breaks."""
 
 
-def run_story(seed: int, plan: Plan, faults: list[Fault]) -> tuple[Report, list[Record]]:
+def run_story(seed: int, plan: WorkloadPlan, faults: list[Fault]) -> tuple[Report, list[Record]]:
     """A story of one's own: what it came to, and the records that are in the log at the end."""
     with SimulatedWorld(seed) as world:
         story = OneNodeStory(world, plan)
@@ -82,20 +82,20 @@ def test_a_node_survives_each_fault_alone(kind: str) -> None:
 
 def test_kills_lose_nothing_without_a_sync() -> None:
     faults = [Fault("kill", 1_000, lasts_ms=300), Fault("kill in step", 2_000, 7, 300)]
-    report, records = run_story(2, Plan(producers=1, interval_ms=20, syncs_each=False), faults)
+    report, records = run_story(2, WorkloadPlan(producers=1, interval_ms=20, syncs_each=False), faults)
     assert report.broken == ()
     assert len(records) > 100
 
 
 def test_topics_made_on_a_full_disk_are_there_after_the_next_start() -> None:
     faults = [Fault("disk full", at_ms, amount=300.0, lasts_ms=300) for at_ms in range(500, 5_900, 400)]
-    report, _ = run_story(1, Plan(interval_ms=1_000, consumers=1, administers=True), faults)
+    report, _ = run_story(1, WorkloadPlan(interval_ms=1_000, consumers=1, administers=True), faults)
     assert report.broken == ()
     assert report.checks["OwnWritesSeen"] > 0
 
 
 def test_power_takes_what_was_not_synced_and_readers_are_told() -> None:
-    plan = Plan(producers=1, interval_ms=20, syncs_each=False)
+    plan = WorkloadPlan(producers=1, interval_ms=20, syncs_each=False)
     faults = [Fault("power loss", 1_000, lasts_ms=300), Fault("power loss", 3_000, lasts_ms=300)]
     told = []
     for seed in range(4):
@@ -116,7 +116,7 @@ def test_what_a_loss_of_power_left_is_to_be_kept_from_then_on(monkeypatch: pytes
 
     monkeypatch.setattr(SimulatedNode, "kill", kill_and_empty)
     faults = [Fault("power loss", 3_000), Fault("kill", 3_001)]
-    report, _ = run_story(1, Plan(interval_ms=20, consumers=1, syncs_each=False), faults)
+    report, _ = run_story(1, WorkloadPlan(interval_ms=20, consumers=1, syncs_each=False), faults)
     assert "AckedRecordsSurvive" in report.broken_names
 
 
@@ -198,7 +198,7 @@ def test_a_bug_that_production_code_survives_is_told(monkeypatch: pytest.MonkeyP
     """It logs it, closes the connection, and goes on; the client tries again."""
     take_ready, calls = LeaderReplica.take_ready, count(1)
 
-    def once(self: LeaderReplica) -> Ready:
+    def once(self: LeaderReplica) -> LeaderReady:
         invariant(next(calls) != 200, "planted")
         return take_ready(self)
 
@@ -229,7 +229,7 @@ def test_whatever_the_code_under_test_raises_ends_its_run_and_no_other(
 ) -> None:
     take_ready, calls = LeaderReplica.take_ready, count(1)
 
-    def fail(self: LeaderReplica) -> Ready:
+    def fail(self: LeaderReplica) -> LeaderReady:
         if next(calls) >= 60:
             raise ZeroDivisionError
         return take_ready(self)
@@ -240,7 +240,7 @@ def test_whatever_the_code_under_test_raises_ends_its_run_and_no_other(
 
 def test_totals_are_sums() -> None:
     reports = [run_seed(seed, minutes=0.02) for seed in (1, 2)]
-    totals = Totals.of(reports)
+    totals = RunTotals.of(reports)
     assert totals.runs == 2
     assert totals.events == sum(report.events for report in reports)
     assert totals.checks["NoSilentLoss"] == sum(report.checks.get("NoSilentLoss", 0) for report in reports)

@@ -8,13 +8,13 @@ from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 from tidelog.sim.faults.faults import Fault
 from tidelog.sim.runs.one_node import OneNodeStory
 from tidelog.sim.runs.report import Report
-from tidelog.sim.runs.workload import Plan
+from tidelog.sim.runs.workload import WorkloadPlan
 from tidelog.sim.world.world import SimulatedWorld
 
 
 def run() -> Report:
     with SimulatedWorld(1) as world:
-        plan = Plan(interval_ms=100, consumers=1)
+        plan = WorkloadPlan(interval_ms=100, consumers=1)
         return OneNodeStory(world, plan).run(0.05, [Fault("kill", 1_000, lasts_ms=100)])
 
 

@@ -11,11 +11,11 @@ from tidelog.client.admin.descriptions import TopicDescription
 from tidelog.sim.faults.faults import Fault
 from tidelog.sim.runs.one_node import OneNodeStory
 from tidelog.sim.runs.report import Report
-from tidelog.sim.runs.workload import Plan
+from tidelog.sim.runs.workload import WorkloadPlan
 from tidelog.sim.world.world import SimulatedWorld
 
 MINUTES = 0.2
-PLAN = Plan(producers=0, consumers=1, administers=True)
+PLAN = WorkloadPlan(producers=0, consumers=1, administers=True)
 Found = dict[str, TopicDescription]
 
 

@@ -9,7 +9,7 @@ from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.client.admin.descriptions import NewTopic
 from tidelog.sim.node import SimulatedNode
 from tidelog.sim.runs.one_node import OneNodeStory
-from tidelog.sim.runs.workload import Plan
+from tidelog.sim.runs.workload import WorkloadPlan
 from tidelog.sim.world.world import SimulatedWorld
 
 TOPIC = "flights"
@@ -80,6 +80,6 @@ def test_a_consumer_reads_on_across_a_kill() -> None:
 def test_whatever_is_acknowledged_is_checked_without_faults_too() -> None:
     """100 requests/s, each synced, and two consumers. `bench/bench_sim.py` measures how long that takes."""
     with SimulatedWorld(1) as world:
-        report = OneNodeStory(world, Plan(interval_ms=10, consumers=2)).run(minutes=1 / 6, faults=[])
+        report = OneNodeStory(world, WorkloadPlan(interval_ms=10, consumers=2)).run(minutes=1 / 6, faults=[])
     assert report.broken == ()
     assert report.checks["AckedRecordsSurvive"] > 900

@@ -15,7 +15,7 @@ from tidelog.demo.balance import LostRange, Place, balance, lost_between
 from tidelog.demo.ledger import Ledger
 from tidelog.demo.ledger_copy import LedgerCopy
 from tidelog.demo.nodes import DemoCluster
-from tidelog.demo.unclean_election import UncleanElection
+from tidelog.demo.unclean_election import UncleanElectionAct
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +41,7 @@ def test_a_stale_replica_is_elected_and_everybody_is_told(spark: SparkSession, t
             admin.create_topics([NewTopic(ledger.TOPIC, replica_assignments=ledger.REPLICAS, configs=ledger.CONFIGS)])
             numbers = Ledger(cluster.bootstrap)
             copy = LedgerCopy(spark, cluster.bootstrap, tmp_path / "checkpoint")
-            act = UncleanElection(cluster, admin, numbers, copy, listener)
+            act = UncleanElectionAct(cluster, admin, numbers, copy, listener)
             numbers.start()
             try:
                 wait_until(

@@ -44,7 +44,7 @@ class TopicPartitions(click.ParamType):  # type: ignore[type-arg]  # generic in 
         return topic, tuple(map(int, parts))
 
 
-class Moment(click.ParamType):  # type: ignore[type-arg]  # as above
+class Timestamp(click.ParamType):  # type: ignore[type-arg]  # as above
     """A time in ISO 8601, in local time unless it says otherwise; as ms since 1970."""
 
     name = "time"
@@ -106,7 +106,7 @@ class ResetOffsets:
         "--to-offset", type=click.IntRange(min=0), default=None, metavar="N", help="To this offset."
     )
     to_time: int | None = option(
-        "--to-time", type=Moment(), default=None, metavar="TIME", help="To the first record at or after it."
+        "--to-time", type=Timestamp(), default=None, metavar="TIME", help="To the first record at or after it."
     )
     shift_by: int | None = option(
         "--shift-by", type=int, default=None, metavar="N", help="So many further; negative: back."

@@ -18,7 +18,7 @@ from tidelog.cli.output import Rows, Section, Sections, print_sections
 from tidelog.cli.progress import Reporter
 
 if TYPE_CHECKING:
-    from tidelog.sim.runs.report import Report, Totals
+    from tidelog.sim.runs.report import Report, RunTotals
     from tidelog.sim.runs.shrink import Shrunk
 
 CLUSTER_MIN, CLUSTER_MAX = 3, 7
@@ -144,7 +144,7 @@ class RunSimulations:
 
     def run(self) -> int:
         from tidelog.cli.commit import commit_of_code, is_same_commit
-        from tidelog.sim.runs.report import Totals
+        from tidelog.sim.runs.report import RunTotals
 
         commit = commit_of_code()
         if self.seeds.commit is not None and not is_same_commit(self.seeds.commit, commit):
@@ -161,7 +161,7 @@ class RunSimulations:
         count = self.seeds.last - self.seeds.first + 1
         if self.only is not None and count > 1:
             raise UsageError(f"--only names faults of one seed; {self.seeds.first}..{self.seeds.last} are {count}")
-        totals, failed = Totals(), None
+        totals, failed = RunTotals(), None
         with Reporter() as reporter:
             reporter.begin(f"seeds {self.seeds.first}..{self.seeds.last} of {self._what}", count)
             for report in self._reports(min(self.jobs or _cores(), count)):
@@ -243,7 +243,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _summary(totals: Totals) -> Sections:
+def _summary(totals: RunTotals) -> Sections:
     kinds = (
         ("runs", [_totals_row(totals)]),
         ("faults injected", _counted("fault", totals.faults)),
@@ -252,7 +252,7 @@ def _summary(totals: Totals) -> Sections:
     return Sections(Section(title, {"kind": title}, Rows(rows)) for title, rows in kinds)
 
 
-def _totals_row(totals: Totals) -> dict[str, object]:
+def _totals_row(totals: RunTotals) -> dict[str, object]:
     return {
         "runs": totals.runs,
         "virtual_hours": round(totals.virtual_seconds / 3_600, 3),

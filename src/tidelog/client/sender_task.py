@@ -28,7 +28,7 @@ from tidelog.client.core.produce_messages import (
     read_answers,
     unencodable,
 )
-from tidelog.client.core.sender import Send, Sender, SenderSettings
+from tidelog.client.core.sender import ProduceSend, Sender, SenderSettings
 from tidelog.client.core.values import code_of
 from tidelog.client.options import ProducerConfig
 from tidelog.client.record_appender import RecordAppender
@@ -90,7 +90,9 @@ class SenderTask:
         self._timer: asyncio.TimerHandle | None = None
         self._connecting: set[BrokerId] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._unanswered: dict[asyncio.Future[ProduceResponse], tuple[Send, float]] = {}  # and since when; oldest first
+        self._unanswered: dict[
+            asyncio.Future[ProduceResponse], tuple[ProduceSend, float]
+        ] = {}  # and since when; oldest first
         self._silence_timer: asyncio.TimerHandle | None = None
         self._progress = asyncio.Event()
         self._failed: list[PendingBatch] = []
@@ -227,7 +229,7 @@ class SenderTask:
             self._connecting.discard(broker_id)
         self.pump()
 
-    def _transmit(self, send: Send) -> None:
+    def _transmit(self, send: ProduceSend) -> None:
         connection = self._cluster.pool.ready(send.broker_id, _PRODUCE_REQUESTS)
         try:
             if connection is None:
@@ -258,7 +260,7 @@ class SenderTask:
             self._unanswered[future] = (send, asyncio.get_running_loop().time())
             self._watch_silence()
 
-    async def _leave(self, connection: Connection, send: Send) -> None:
+    async def _leave(self, connection: Connection, send: ProduceSend) -> None:
         """A request that nobody answers is done with once it has left: a slow broker is waited for."""
         await connection.drain()
         with self._lock:
@@ -270,7 +272,7 @@ class SenderTask:
 
     def _on_lost(
         self,
-        send: Send,
+        send: ProduceSend,
         error: TidelogError,
         *,
         sent: bool,
@@ -285,7 +287,7 @@ class SenderTask:
         self._call_soon(self.pump)
 
     def _on_response(
-        self, send: Send, names: dict[TopicId, str] | None, future: asyncio.Future[ProduceResponse]
+        self, send: ProduceSend, names: dict[TopicId, str] | None, future: asyncio.Future[ProduceResponse]
     ) -> None:
         self._unanswered.pop(future, None)
         if future.cancelled():

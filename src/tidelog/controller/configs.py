@@ -43,7 +43,7 @@ from tidelog.metadata.configs import (
     validate_topic_configs,
 )
 from tidelog.metadata.configs.min_insync import ALL_BROKERS, MIN_INSYNC
-from tidelog.metadata.image import ConfigResource, MetadataView, ResourceType
+from tidelog.metadata.image import MetadataView, ResourceKey, ResourceType
 from tidelog.metadata.listeners import LISTENERS, PROTOCOL_MAP, check_protocols, parse_listeners, parse_protocols
 from tidelog.metadata.records.cluster import ConfigRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord
@@ -115,7 +115,7 @@ def decide_alter_configs(
     return Decision((*records, *changes), tuple(altered))
 
 
-def _check_exists(metadata: MetadataView, resource: ConfigResource) -> None:
+def _check_exists(metadata: MetadataView, resource: ResourceKey) -> None:
     kind, name = resource
     if kind == ResourceType.TOPIC:
         if name not in metadata.topics_by_name:
@@ -178,7 +178,7 @@ def _counts(scope: Scope, name: str) -> bool:
     return key is not None and key.support != Support.REFUSED
 
 
-def _check_listeners(metadata: MetadataView, resource: ConfigResource, configs: Mapping[str, str]) -> None:
+def _check_listeners(metadata: MetadataView, resource: ResourceKey, configs: Mapping[str, str]) -> None:
     """A broker keeps the listeners that it registered: clients and other brokers are told of them."""
     registered = metadata.brokers[BrokerId(int(resource.name))].endpoints if resource.name else ()
     names = {one.listener_name for one in registered}
@@ -240,7 +240,7 @@ def _text_in_force(scope: Scope, name: str, broker: BrokerSettings) -> str:
     return next((entry.value or "" for entry in entries if entry.name == name), "")
 
 
-def _settings_behind(metadata: MetadataView, settings: ControllerSettings, resource: ConfigResource) -> BrokerSettings:
+def _settings_behind(metadata: MetadataView, settings: ControllerSettings, resource: ResourceKey) -> BrokerSettings:
     """What counts where the resource itself says nothing, as far as is known here: not the file of another broker."""
     if resource.type != ResourceType.BROKER or resource.name == "":
         return settings.broker_settings(metadata)
@@ -249,12 +249,12 @@ def _settings_behind(metadata: MetadataView, settings: ControllerSettings, resou
     return broker_settings(static, metadata.configs, broker_id)
 
 
-def _with(broker: BrokerSettings, resource: ConfigResource, own: Mapping[str, str]) -> BrokerSettings:
+def _with(broker: BrokerSettings, resource: ResourceKey, own: Mapping[str, str]) -> BrokerSettings:
     if resource.name:
         return BrokerSettings(broker.static, own, broker.dynamic_default)
     return BrokerSettings(broker.static, broker.dynamic, own)
 
 
-def _called(resource: ConfigResource) -> str:
+def _called(resource: ResourceKey) -> str:
     what = resource.type.name.lower().replace("_", " ")
     return f"{what} {resource.name!r}" if resource.name else "what all brokers share"

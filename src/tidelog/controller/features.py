@@ -22,7 +22,7 @@ from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import (
     NO_CONTROLLERS,
     ControllerSettings,
-    FeatureUpdate,
+    FeatureToUpdate,
     QuorumControllers,
     UpdatedFeature,
     UpgradeType,
@@ -79,7 +79,7 @@ def decide_bootstrap(
 def decide_update_features(
     metadata: MetadataView,
     settings: ControllerSettings,
-    updates: Sequence[FeatureUpdate],
+    updates: Sequence[FeatureToUpdate],
     *,
     validate_only: bool,
     controllers: QuorumControllers = NO_CONTROLLERS,
@@ -121,7 +121,7 @@ def decide_update_features(
     return LongDecision(_changes(metadata, settings, levels, records), updated, is_divisible)
 
 
-def _level_records(features: Mapping[str, int], updates: Sequence[FeatureUpdate]) -> tuple[FeatureLevelRecord, ...]:
+def _level_records(features: Mapping[str, int], updates: Sequence[FeatureToUpdate]) -> tuple[FeatureLevelRecord, ...]:
     """What is to be said of levels, `metadata.version` first: what that has no words for goes with it.
 
     Eligible leaders are a feature of their own. Where it was never said, `metadata.version` gives them; from the level
@@ -148,7 +148,7 @@ def _level_records(features: Mapping[str, int], updates: Sequence[FeatureUpdate]
     )
 
 
-def _is_downgrade(update: FeatureUpdate) -> bool:
+def _is_downgrade(update: FeatureToUpdate) -> bool:
     return update.upgrade_type != UpgradeType.UPGRADE
 
 
@@ -184,7 +184,7 @@ def _rewritten(
         yield tuple(records)
 
 
-def _not_updated(update: FeatureUpdate, refused: dict[str, KafkaError]) -> UpdatedFeature:
+def _not_updated(update: FeatureToUpdate, refused: dict[str, KafkaError]) -> UpdatedFeature:
     error = refused.get(update.name)
     if error is None:
         others = ", ".join(refused)
@@ -193,7 +193,7 @@ def _not_updated(update: FeatureUpdate, refused: dict[str, KafkaError]) -> Updat
 
 
 def _check(
-    metadata: MetadataView, features: Mapping[str, int], update: FeatureUpdate, wanted: Mapping[str, int]
+    metadata: MetadataView, features: Mapping[str, int], update: FeatureToUpdate, wanted: Mapping[str, int]
 ) -> bool:
     """Whether one level may be set, as far as brokers are concerned. Returns whether that would be a change.
 
@@ -255,7 +255,7 @@ def _check(
     return True
 
 
-def _stays(features: Mapping[str, int], update: FeatureUpdate, wanted: Mapping[str, int]) -> bool:
+def _stays(features: Mapping[str, int], update: FeatureToUpdate, wanted: Mapping[str, int]) -> bool:
     """Whether a feature stays as it is though a release of Kafka is asked for that has it at a higher level: it is not
     served, or a downgrade raises nothing.
     """
@@ -265,7 +265,7 @@ def _stays(features: Mapping[str, int], update: FeatureUpdate, wanted: Mapping[s
     return is_not_served(name, level) or (_is_downgrade(update) and level > level_in_force(features, name))
 
 
-def _why_it_stays(features: Mapping[str, int], update: FeatureUpdate, wanted: Mapping[str, int]) -> str | None:
+def _why_it_stays(features: Mapping[str, int], update: FeatureToUpdate, wanted: Mapping[str, int]) -> str | None:
     if not _stays(features, update, wanted):
         return None
     name, current = update.name, level_in_force(features, update.name)
@@ -291,7 +291,7 @@ def _check_supported(metadata: MetadataView, name: str, level: int) -> None:
 
 
 def _check_controllers(
-    metadata: MetadataView, settings: ControllerSettings, update: FeatureUpdate, controllers: QuorumControllers
+    metadata: MetadataView, settings: ControllerSettings, update: FeatureToUpdate, controllers: QuorumControllers
 ) -> None:
     """Whether all controllers can work at a level that are no brokers: one of them may be the active one next.
 

@@ -42,18 +42,18 @@ from tidelog.controller.values import (
     BrokerToRegister,
     ConfigsToAlter,
     ControllerSettings,
-    CreatedTopic,
+    CreateTopicResult,
     DeletedTopic,
     ElectedLeader,
-    FeatureUpdate,
+    FeatureToUpdate,
     GrownTopic,
     Heartbeat,
     HeartbeatReply,
-    NewTopic,
     PartitionToReassign,
     ProducerIdBlock,
     QuorumControllers,
     ReassignedPartition,
+    TopicToCreate,
     TopicToDelete,
     TopicToGrow,
     UpdatedFeature,
@@ -273,8 +273,8 @@ class ControllerState:
         )
 
     def decide_create_topics(
-        self, topics: Sequence[NewTopic], *, rng: Rng, validate_only: bool = False
-    ) -> Decision[tuple[CreatedTopic, ...]]:
+        self, topics: Sequence[TopicToCreate], *, rng: Rng, validate_only: bool = False
+    ) -> Decision[tuple[CreateTopicResult, ...]]:
         """Create topics, each on its own; results in the order of the request."""
         return topic_decisions.decide_create_topics(
             self.metadata,
@@ -308,7 +308,7 @@ class ControllerState:
 
     def decide_update_features(
         self,
-        updates: Sequence[FeatureUpdate],
+        updates: Sequence[FeatureToUpdate],
         *,
         validate_only: bool = False,
         of_quorum: QuorumControllers = NO_CONTROLLERS,

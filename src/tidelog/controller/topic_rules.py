@@ -10,7 +10,7 @@ from tidelog.metadata.configs import broker as broker_keys
 from tidelog.metadata.configs import topic as topic_keys
 from tidelog.metadata.configs.min_insync import min_insync_replicas
 from tidelog.metadata.features import knows_eligible_leaders
-from tidelog.metadata.image import ConfigResource, MetadataView, ResourceType
+from tidelog.metadata.image import MetadataView, ResourceKey, ResourceType
 from tidelog.metadata.topic_names import INTERNAL_TOPICS
 
 UNCLEAN_ELECTION = topic_keys.UNCLEAN_LEADER_ELECTION_ENABLE
@@ -38,7 +38,7 @@ class TopicRules:
 
         Of a controller's file that counts which is active: what is to hold for all belongs into the metadata.
         """
-        own = self._configs.get(ConfigResource(ResourceType.TOPIC, topic))
+        own = self._configs.get(ResourceKey(ResourceType.TOPIC, topic))
         text = None if own is None else own.get(UNCLEAN_ELECTION.name)
         if text is not None:
             return UNCLEAN_ELECTION.parse(text)

@@ -13,9 +13,9 @@ from tidelog.base.ids import BrokerId, TopicId, uuid_text
 from tidelog.base.ports import Rng
 from tidelog.controller.partitions import PARTITIONS_PER_REQUEST_MAX, check_replicas, partition_records
 from tidelog.controller.placement import place
-from tidelog.controller.values import ControllerSettings, CreatedTopic, DeletedTopic, NewTopic, TopicToDelete
+from tidelog.controller.values import ControllerSettings, CreateTopicResult, DeletedTopic, TopicToCreate, TopicToDelete
 from tidelog.journal import Decision
-from tidelog.metadata.configs import BrokerSettings, ConfigEntry, topic_entries, validate_topic_configs
+from tidelog.metadata.configs import BrokerSettings, EffectiveConfig, topic_entries, validate_topic_configs
 from tidelog.metadata.image import MetadataView, ResourceType, TopicImage
 from tidelog.metadata.records.cluster import ConfigRecord
 from tidelog.metadata.records.topics import RemoveTopicRecord, TopicRecord
@@ -28,12 +28,12 @@ RESERVED_TOPIC_IDS_END = 2
 def decide_create_topics(
     metadata: MetadataView,
     settings: ControllerSettings,
-    topics: Sequence[NewTopic],
+    topics: Sequence[TopicToCreate],
     *,
     names_taken: Mapping[str, str],
     rng: Rng,
     validate_only: bool,
-) -> Decision[tuple[CreatedTopic, ...]]:
+) -> Decision[tuple[CreateTopicResult, ...]]:
     """Create topics: each on its own, those that can be in one batch. The results are in the order of the request.
 
     Args:
@@ -43,10 +43,12 @@ def decide_create_topics(
     counts = Counter(topic.name for topic in topics)
     partitions_in_all = sum(_partition_count(topic, settings) for topic in topics)
     records: list[object] = []
-    created: list[CreatedTopic] = []
+    created: list[CreateTopicResult] = []
     taken = dict[str, str]()
     broker = settings.broker_settings(metadata)
-    entries_of: dict[frozenset[tuple[str, str]], tuple[ConfigEntry, ...]] = {}  # most topics set the same, or nothing
+    entries_of: dict[
+        frozenset[tuple[str, str]], tuple[EffectiveConfig, ...]
+    ] = {}  # most topics set the same, or nothing
     for topic in topics:
         try:
             if counts[topic.name] > 1:
@@ -60,7 +62,7 @@ def decide_create_topics(
             configs = _check_configs(topic, broker)
             assignments = _assign(metadata, settings, topic, rng)
         except KafkaError as error:
-            created.append(CreatedTopic(topic.name, error.code, str(error)))
+            created.append(CreateTopicResult(topic.name, error.code, str(error)))
             continue
         taken[collision_key(topic.name)] = topic.name
         config_set = frozenset(configs.items())
@@ -71,7 +73,7 @@ def decide_create_topics(
         if topic_id is not None:
             records += _topic_records(metadata, topic.name, topic_id, configs, assignments)
         created.append(
-            CreatedTopic(
+            CreateTopicResult(
                 topic.name,
                 Code.NONE,
                 topic_id=topic_id,
@@ -110,7 +112,7 @@ def decide_delete_topics(
 # Creating.
 
 
-def _partition_count(topic: NewTopic, settings: ControllerSettings) -> int:
+def _partition_count(topic: TopicToCreate, settings: ControllerSettings) -> int:
     if topic.assignments:
         return len(topic.assignments)
     return max(0, settings.num_partitions if topic.num_partitions is None else topic.num_partitions)
@@ -133,7 +135,7 @@ def _check_name(metadata: MetadataView, name: str, *names_taken: Mapping[str, st
             )
 
 
-def _check_configs(topic: NewTopic, broker: BrokerSettings) -> dict[str, str]:
+def _check_configs(topic: TopicToCreate, broker: BrokerSettings) -> dict[str, str]:
     configs: dict[str, str] = {}
     for key, value in topic.configs:
         if value is None:
@@ -147,7 +149,7 @@ def _check_configs(topic: NewTopic, broker: BrokerSettings) -> dict[str, str]:
 
 
 def _assign(
-    metadata: MetadataView, settings: ControllerSettings, topic: NewTopic, rng: Rng
+    metadata: MetadataView, settings: ControllerSettings, topic: TopicToCreate, rng: Rng
 ) -> list[tuple[BrokerId, ...]]:
     """The replicas of each partition; at least one of each may lead."""
     if topic.assignments:
@@ -161,7 +163,7 @@ def _assign(
     return place(metadata.brokers.values(), num_partitions, factor, rng=rng)
 
 
-def _check_assignments(metadata: MetadataView, topic: NewTopic) -> list[tuple[BrokerId, ...]]:
+def _check_assignments(metadata: MetadataView, topic: TopicToCreate) -> list[tuple[BrokerId, ...]]:
     if topic.num_partitions is not None or topic.replication_factor is not None:
         raise refusal(
             Code.INVALID_REQUEST,

@@ -17,8 +17,8 @@ from tidelog.base.ids import (
     TopicId,
     TopicPartition,
 )
-from tidelog.metadata.configs import BrokerSettings, ConfigEntry, broker_settings
-from tidelog.metadata.image import ConfigResource, ControllerImage, Endpoint, MetadataView
+from tidelog.metadata.configs import BrokerSettings, EffectiveConfig, broker_settings
+from tidelog.metadata.image import ControllerImage, MetadataView, RegisteredEndpoint, ResourceKey
 
 PARTITION_CHANGES_MAX = 100
 """In one decision: some milliseconds of CPU at the active controller, and less at the others. Several are on their way
@@ -54,7 +54,7 @@ class ControllerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class NewTopic:
+class TopicToCreate:
     """A topic to create.
 
     Attributes:
@@ -72,7 +72,7 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class CreatedTopic:
+class CreateTopicResult:
     """What became of one topic to create.
 
     Attributes:
@@ -87,7 +87,7 @@ class CreatedTopic:
     topic_id: TopicId | None = None
     num_partitions: int | None = None
     replication_factor: int | None = None
-    configs: tuple[ConfigEntry, ...] = ()
+    configs: tuple[EffectiveConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class ConfigsToAlter:
         replaces_all: whatever is not named goes back to its default.
     """
 
-    resource: ConfigResource
+    resource: ResourceKey
     changes: Sequence[ConfigChange]
     replaces_all: bool = False
 
@@ -170,7 +170,7 @@ class AlteredConfigs:
         has_more: nothing was yet: a portion of what has to come before it was done, and it is to be asked again.
     """
 
-    resource: ConfigResource
+    resource: ResourceKey
     code: Code
     message: str | None = None
     has_more: bool = False
@@ -191,7 +191,7 @@ class BrokerToRegister:
 
     broker_id: BrokerId
     incarnation_id: UUID
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[RegisteredEndpoint, ...]
     cluster_id: ClusterId | None = None
     rack: str | None = None
     log_dirs: tuple[UUID, ...] = ()
@@ -256,7 +256,7 @@ class UpgradeType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class FeatureUpdate:
+class FeatureToUpdate:
     """A feature, and the level that it shall be at."""
 
     name: str

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STANDSTILL_SECONDS_MAX = 180.0
 
 
-class Listener(Protocol):
+class ProgressListener(Protocol):
     """Hears how far the demo is: the command that runs it shows that to people."""
 
     def say(self, text: str) -> None: ...
@@ -38,7 +38,7 @@ class Outages:
     cluster: DemoCluster
     admin: Admin
     log: RunLog
-    listener: Listener
+    listener: ProgressListener
     total: int
 
     def fill(self, spark: SparkSession, flights: Path) -> None:

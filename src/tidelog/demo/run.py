@@ -16,11 +16,11 @@ from tidelog.demo.ledger import Ledger
 from tidelog.demo.ledger_copy import LedgerCopy
 from tidelog.demo.lineages import plot_lineages
 from tidelog.demo.nodes import DemoCluster
-from tidelog.demo.outages import Listener, Outages
+from tidelog.demo.outages import Outages, ProgressListener
 from tidelog.demo.pipeline import CONFIGS, PARTITIONS, TOPIC, DelaysQuery
 from tidelog.demo.report import RunLog, ledger_line, plot
 from tidelog.demo.surroundings import clients_in_silence, stderr_into, termination_as_interrupt
-from tidelog.demo.unclean_election import Stages, UncleanElection
+from tidelog.demo.unclean_election import Stages, UncleanElectionAct
 from tidelog.spark.session import local_session
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ REPLICATION_FACTOR = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DemoOutcome:
     """What came of it.
 
     Attributes:
@@ -64,7 +64,7 @@ class Outcome:
         )
 
 
-def run_demo(output: Path, *, port: int, keep: bool, listener: Listener) -> Outcome:
+def run_demo(output: Path, *, port: int, keep: bool, listener: ProgressListener) -> DemoOutcome:
     """Run the whole of it.
 
     Args:
@@ -111,7 +111,7 @@ def run_demo(output: Path, *, port: int, keep: bool, listener: Listener) -> Outc
 
         stack.enter_context(clients_in_silence())
         copy = LedgerCopy(spark, cluster.bootstrap, directories.work / "ledger-checkpoint")
-        act = UncleanElection(cluster, admin, numbers, copy, listener)
+        act = UncleanElectionAct(cluster, admin, numbers, copy, listener)
         history, pause_ms = numbers.hold(), numbers.longest_pause_ms
         after_outages = balance(history, act.look_at_all(), {}, {})
         listener.say(ledger_line(after_outages, pause_ms))
@@ -119,7 +119,7 @@ def run_demo(output: Path, *, port: int, keep: bool, listener: Listener) -> Outc
         listener.say("reading what is left of the ledger ...")
         history = numbers.stop()
         act.read_again()
-        outcome = Outcome(
+        outcome = DemoOutcome(
             books=books,
             verdict=verdict,
             outages=after_outages,
@@ -135,7 +135,7 @@ def run_demo(output: Path, *, port: int, keep: bool, listener: Listener) -> Outc
         return outcome
 
 
-def _balance_in_the_end(act: UncleanElection, copy: LedgerCopy, history: History) -> Balance:
+def _balance_in_the_end(act: UncleanElectionAct, copy: LedgerCopy, history: History) -> Balance:
     replicas = act.look_at_the_end()
     partition = act.stages.cast.partition
     lost: dict[Place, int] = {}

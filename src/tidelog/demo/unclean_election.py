@@ -81,7 +81,7 @@ class Stages:
         return acknowledged.parts_from(self.replicas[HEALED][self.cast.stale])
 
 
-class UncleanElection:
+class UncleanElectionAct:
     """Plays the act. Everything is healed in the end."""
 
     def __init__(

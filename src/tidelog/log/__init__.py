@@ -5,7 +5,7 @@ from tidelog.log.config import LogConfig
 from tidelog.log.files.transaction_index import AbortedTransaction
 from tidelog.log.log import Log
 from tidelog.log.lookup import NotCachedError, without_waiting
-from tidelog.log.producer_state import OpenTransaction
+from tidelog.log.producer_state import UndecidedTransaction
 from tidelog.log.recovery_report import RecoveryReport, TailTruncation
 from tidelog.log.slice import LogSlice, StaleSliceError
 from tidelog.log.timestamps import TimestampOffset
@@ -21,7 +21,6 @@ __all__ = [
     "LogConfig",
     "LogSlice",
     "NotCachedError",
-    "OpenTransaction",
     "RecoveryReport",
     "StaleSliceError",
     "TailTruncation",
@@ -29,6 +28,7 @@ __all__ = [
     "TimestampOffset",
     "TruncatedTransaction",
     "TruncatedTransactions",
+    "UndecidedTransaction",
     "VerificationGuard",
     "at_once_bytes_max",
     "without_waiting",

@@ -46,7 +46,7 @@ class RememberedBatch(NamedTuple):
         return Offset(self.last_offset - self.offset_delta)
 
 
-class OpenTransaction(NamedTuple):
+class UndecidedTransaction(NamedTuple):
     """A transaction that is not decided here."""
 
     producer_id: ProducerId
@@ -263,11 +263,11 @@ class ProducerStates:
         return min((self._states[one].transaction_started_ms for one in self._open_transactions), default=None)
 
     @property
-    def open_transactions(self) -> list[OpenTransaction]:
+    def open_transactions(self) -> list[UndecidedTransaction]:
         """All that are not decided here, the oldest first: for DescribeProducers, and to find those that hang."""
         states = [self._states[producer_id] for producer_id in self._open_transactions]
         return [
-            OpenTransaction(
+            UndecidedTransaction(
                 state.producer_id,
                 state.producer_epoch,
                 state.coordinator_epoch,

@@ -4,26 +4,26 @@ from tidelog.metadata.delta import MetadataDelta
 from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.image import (
     BrokerImage,
-    ConfigResource,
     ControllerImage,
-    Endpoint,
     MetadataImage,
     MetadataView,
     PartitionImage,
+    RegisteredEndpoint,
+    ResourceKey,
     ResourceType,
     TopicImage,
 )
 
 __all__ = [
     "BrokerImage",
-    "ConfigResource",
     "ControllerImage",
-    "Endpoint",
     "MetadataDelta",
     "MetadataDraft",
     "MetadataImage",
     "MetadataView",
     "PartitionImage",
+    "RegisteredEndpoint",
+    "ResourceKey",
     "ResourceType",
     "TopicImage",
 ]

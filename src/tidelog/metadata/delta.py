@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog.base.ids import BrokerId, Offset, PartitionIndex, TopicId
 from tidelog.metadata.draft import MetadataDraft
-from tidelog.metadata.image import ConfigResource, MetadataImage, MetadataView, ResourceType, TopicImage
+from tidelog.metadata.image import MetadataImage, MetadataView, ResourceKey, ResourceType, TopicImage
 from tidelog.metadata.records.brokers import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
@@ -38,7 +38,7 @@ class MetadataDelta:
         """Registered, unregistered, fenced or unfenced."""
         self.changed_controllers: set[BrokerId] = set()
         """Registered."""
-        self.changed_configs: set[ConfigResource] = set()
+        self.changed_configs: set[ResourceKey] = set()
         """Whose settings changed; a topic that was deleted takes its settings along without being listed."""
         self.are_features_changed = False
         self._draft = MetadataDraft(base)
@@ -62,7 +62,7 @@ class MetadataDelta:
             case RemoveTopicRecord():
                 self._note_removal(TopicId(record.topic_id))
             case ConfigRecord():
-                self.changed_configs.add(ConfigResource(ResourceType(record.resource_type), record.resource_name))
+                self.changed_configs.add(ResourceKey(ResourceType(record.resource_type), record.resource_name))
             case RegisterBrokerRecord() | BrokerRegistrationChangeRecord() | UnregisterBrokerRecord():
                 self.changed_brokers.add(BrokerId(record.broker_id))
             case RegisterControllerRecord():

@@ -18,10 +18,10 @@ from tidelog.metadata.features import (
 )
 from tidelog.metadata.image import (
     BrokerImage,
-    ConfigResource,
     ControllerImage,
     MetadataImage,
     PartitionImage,
+    ResourceKey,
     ResourceType,
     TopicImage,
 )
@@ -158,7 +158,7 @@ def _partition(topic: TopicImage, index: int, partition: PartitionImage) -> Part
 def _configs(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
     deleted_topics = {topic.name for topic_id, topic in base.topics_by_id.items() if topic_id not in image.topics_by_id}
 
-    def known(resource: ConfigResource) -> Mapping[str, str]:
+    def known(resource: ResourceKey) -> Mapping[str, str]:
         """A topic that went took its settings along, even if there is another of its name now."""
         is_gone = resource.type == ResourceType.TOPIC and resource.name in deleted_topics
         return {} if is_gone else base.configs.get(resource, {})
@@ -173,5 +173,5 @@ def _configs(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
                 yield _setting(resource, name, value)
 
 
-def _setting(resource: ConfigResource, name: str, value: str | None) -> ConfigRecord:
+def _setting(resource: ResourceKey, name: str, value: str | None) -> ConfigRecord:
     return ConfigRecord(resource_type=int(resource.type), resource_name=resource.name, name=name, value=value)

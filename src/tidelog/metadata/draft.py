@@ -24,12 +24,12 @@ from tidelog.metadata.features import (
 )
 from tidelog.metadata.image import (
     BrokerImage,
-    ConfigResource,
     ControllerImage,
-    Endpoint,
     MetadataImage,
     MetadataView,
     PartitionImage,
+    RegisteredEndpoint,
+    ResourceKey,
     ResourceType,
     TopicImage,
 )
@@ -63,7 +63,7 @@ class MetadataDraft:
         self.topics_by_id: dict[TopicId, TopicImage] = base.topics_by_id  # type: ignore[assignment]
         self.brokers: dict[BrokerId, BrokerImage] = base.brokers  # type: ignore[assignment]
         self.controllers: dict[BrokerId, ControllerImage] = base.controllers  # type: ignore[assignment]
-        self.configs: dict[ConfigResource, Mapping[str, str]] = base.configs  # type: ignore[assignment]
+        self.configs: dict[ResourceKey, Mapping[str, str]] = base.configs  # type: ignore[assignment]
         self.features: dict[str, int] = base.features  # type: ignore[assignment]
         self.next_producer_id = base.next_producer_id
         self._owned: set[str] = set()  # names of the mappings above that nobody else sees
@@ -136,7 +136,7 @@ class MetadataDraft:
         del self.topics_by_id[topic.topic_id]
         del self.topics_by_name[topic.name]
         self._growing.pop(topic.topic_id, None)
-        resource = ConfigResource(ResourceType.TOPIC, topic.name)
+        resource = ResourceKey(ResourceType.TOPIC, topic.name)
         if resource in self.configs:
             self._own("configs")
             del self.configs[resource]
@@ -149,7 +149,9 @@ class MetadataDraft:
                 broker_id=BrokerId(record.broker_id),
                 broker_epoch=BrokerEpoch(record.broker_epoch),
                 incarnation_id=record.incarnation_id,
-                endpoints=tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points),
+                endpoints=tuple(
+                    RegisteredEndpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points
+                ),
                 rack=record.rack,
                 is_fenced=record.fenced,
                 in_controlled_shutdown=record.in_controlled_shutdown,
@@ -192,14 +194,14 @@ class MetadataDraft:
         self.controllers[controller_id] = ControllerImage(
             controller_id,
             record.incarnation_id,
-            tuple(Endpoint(one.name, one.host, one.port, one.security_protocol) for one in record.end_points),
+            tuple(RegisteredEndpoint(one.name, one.host, one.port, one.security_protocol) for one in record.end_points),
             tuple((one.name, one.min_supported_version, one.max_supported_version) for one in record.features),
         )
 
     # The cluster.
 
     def apply_config(self, record: cluster_records.ConfigRecord) -> None:
-        resource = ConfigResource(ResourceType(record.resource_type), record.resource_name)
+        resource = ResourceKey(ResourceType(record.resource_type), record.resource_name)
         settings = dict(self.configs.get(resource, {}))
         if record.value is None:
             settings.pop(record.name, None)

@@ -26,7 +26,7 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-class ConfigResource(NamedTuple):
+class ResourceKey(NamedTuple):
     """Whose settings: a topic or group by name, a broker by id, or, with an empty name, all brokers."""
 
     type: ResourceType
@@ -67,7 +67,7 @@ class TopicImage:
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class RegisteredEndpoint:
     """Where a broker listens under one listener name."""
 
     listener_name: str
@@ -84,7 +84,7 @@ class BrokerImage:
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     incarnation_id: UUID
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[RegisteredEndpoint, ...]
     rack: str | None
     is_fenced: bool
     """It may lead nothing, and clients are not told of it."""
@@ -98,7 +98,7 @@ class BrokerImage:
         """Whether it may be elected."""
         return not self.is_fenced and not self.in_controlled_shutdown
 
-    def endpoint(self, listener_name: str) -> Endpoint | None:
+    def endpoint(self, listener_name: str) -> RegisteredEndpoint | None:
         """Where it listens under that name, if it does."""
         return next((e for e in self.endpoints if e.listener_name == listener_name), None)
 
@@ -109,11 +109,11 @@ class ControllerImage:
 
     controller_id: BrokerId
     incarnation_id: UUID
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[RegisteredEndpoint, ...]
     features: tuple[tuple[str, int, int], ...] = ()
     """As a broker's."""
 
-    def endpoint(self, listener_name: str) -> Endpoint | None:
+    def endpoint(self, listener_name: str) -> RegisteredEndpoint | None:
         """Where it listens under that name, if it does."""
         return next((e for e in self.endpoints if e.listener_name == listener_name), None)
 
@@ -130,7 +130,7 @@ class MetadataView(Protocol):
     @property
     def controllers(self) -> Mapping[BrokerId, ControllerImage]: ...
     @property
-    def configs(self) -> Mapping[ConfigResource, Mapping[str, str]]: ...
+    def configs(self) -> Mapping[ResourceKey, Mapping[str, str]]: ...
     @property
     def features(self) -> Mapping[str, int]: ...
     @property
@@ -144,7 +144,7 @@ class MetadataImage:
     topics_by_name: Mapping[str, TopicImage] = field(default_factory=dict)
     topics_by_id: Mapping[TopicId, TopicImage] = field(default_factory=dict)
     brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
-    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
+    configs: Mapping[ResourceKey, Mapping[str, str]] = field(default_factory=dict)
     """What was set, and nothing of what is by default."""
     features: Mapping[str, int] = field(default_factory=dict)
     """The finalized level of each feature."""
@@ -180,16 +180,16 @@ class MetadataImage:
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """The settings made for a topic; see `tidelog.metadata.configs` for those in force."""
-        return self.configs.get(ConfigResource(ResourceType.TOPIC, name), {})
+        return self.configs.get(ResourceKey(ResourceType.TOPIC, name), {})
 
     def broker_configs(self, broker_id: BrokerId) -> Mapping[str, str]:
         """The settings made for one broker."""
-        return self.configs.get(ConfigResource(ResourceType.BROKER, str(broker_id)), {})
+        return self.configs.get(ResourceKey(ResourceType.BROKER, str(broker_id)), {})
 
     def group_configs(self, group_id: str) -> Mapping[str, str]:
         """The settings made for one group."""
-        return self.configs.get(ConfigResource(ResourceType.GROUP, group_id), {})
+        return self.configs.get(ResourceKey(ResourceType.GROUP, group_id), {})
 
     def cluster_configs(self) -> Mapping[str, str]:
         """The settings made for all brokers at once."""
-        return self.configs.get(ConfigResource(ResourceType.BROKER, ""), {})
+        return self.configs.get(ResourceKey(ResourceType.BROKER, ""), {})

@@ -2,8 +2,8 @@
 
 from tidelog.quorum.log import QuorumLog
 from tidelog.quorum.node import QuorumNode
-from tidelog.quorum.progress import QuorumDescription, ReplicaDescription, ReplicaProgress
-from tidelog.quorum.roles import TRANSITIONS, Cause
+from tidelog.quorum.progress import QuorumProgress, ReplicaDescription, ReplicaProgress
+from tidelog.quorum.roles import TRANSITIONS, RoleCause
 from tidelog.quorum.state_file import QuorumState, format_quorum_state, parse_quorum_state
 from tidelog.quorum.values import (
     Answer,
@@ -37,17 +37,16 @@ from tidelog.quorum.voter_changes import (
 __all__ = [
     "TRANSITIONS",
     "Answer",
-    "Cause",
     "EpochAnswer",
     "EpochBegun",
     "EpochEnded",
     "FetchAnswer",
     "LeaderChange",
     "PeerRequest",
-    "QuorumDescription",
     "QuorumFetch",
     "QuorumLog",
     "QuorumNode",
+    "QuorumProgress",
     "QuorumReady",
     "QuorumReply",
     "QuorumRequest",
@@ -57,6 +56,7 @@ __all__ = [
     "ReplicaKey",
     "ReplicaProgress",
     "Role",
+    "RoleCause",
     "SnapshotId",
     "VoteAnswer",
     "VoteRequested",

@@ -13,7 +13,7 @@ from tidelog.base.ports import Rng
 from tidelog.quorum.ballot import Ballot, is_same_replica, may_grant, yields_to
 from tidelog.quorum.log import QuorumLog
 from tidelog.quorum.outstanding_requests import OutstandingRequests
-from tidelog.quorum.roles import Cause
+from tidelog.quorum.roles import RoleCause
 from tidelog.quorum.standing import Standing
 from tidelog.quorum.values import (
     Answer,
@@ -221,7 +221,7 @@ class Elections:
         standing = self.standing
         standing.ended = (standing.leader_epoch, leader_id)
         if standing.role in (Role.FOLLOWER, Role.PROSPECTIVE):
-            self._move(Cause.LEADER_ENDED)
+            self._move(RoleCause.LEADER_ENDED)
         self._campaign_ms = min(self._campaign_ms, now_ms + self._rng.randrange(0, SUCCESSION_MS + 1))
 
     def on_disk_done(self, now_ms: int) -> None:
@@ -233,7 +233,7 @@ class Elections:
         """Another set counts: who was removed for good tries no more."""
         may_lead = self._voters.has_us or self._voters.is_leaving
         if self.standing.role in (Role.PROSPECTIVE, Role.CANDIDATE) and not may_lead:
-            self._move(Cause.REMOVED)
+            self._move(RoleCause.REMOVED)
 
     def on_stopping(self, now_ms: int) -> None:
         """Nothing is tried any more."""
@@ -246,14 +246,14 @@ class Elections:
         standing = self.standing
         standing.ended = (standing.leader_epoch, standing.key.node_id)
         self._preferred = preferred
-        self._move(Cause.RESIGNS)
+        self._move(RoleCause.RESIGNS)
         self._begin_requests((key.node_id for key in preferred), now_ms, self._settings.fetch_timeout_ms // 2)
         self._campaign_ms = now_ms + self._election_timeout_ms()
 
     def proceed(self, now_ms: int, *, is_busy: bool) -> None:
         """Try, if it is time to and the disk owes nothing, and see whether an election is over."""
         if self._may_campaign and not is_busy and now_ms >= self._campaign_ms:
-            self._move(Cause.TIMED_OUT)
+            self._move(RoleCause.TIMED_OUT)
             self._request_votes(now_ms)
         if self._yield_ms is not None and now_ms >= self._yield_ms:
             self._yield_ms = None
@@ -294,9 +294,9 @@ class Elections:
         if at > 0:
             self._campaign_ms = now_ms + SUCCESSION_MS * at + self._rng.randrange(0, SUCCESSION_MS)
         elif not is_busy:
-            self._become_candidate(Cause.SUCCEEDS, now_ms)
+            self._become_candidate(RoleCause.SUCCEEDS, now_ms)
 
-    def _become_candidate(self, cause: Cause, now_ms: int) -> None:
+    def _become_candidate(self, cause: RoleCause, now_ms: int) -> None:
         standing = self.standing
         self._move(cause)
         standing.leader_epoch, standing.voted = LeaderEpoch(standing.leader_epoch + 1), standing.key
@@ -317,11 +317,11 @@ class Elections:
         elif self.standing.role is Role.CANDIDATE:
             self._become_leader(ballot, now_ms)
         elif self._yield_ms is None or now_ms >= self._campaign_ms:
-            self._become_candidate(Cause.PRE_VOTE_WON, now_ms)
+            self._become_candidate(RoleCause.PRE_VOTE_WON, now_ms)
             self._count(now_ms)
 
     def _become_leader(self, ballot: Ballot, now_ms: int) -> None:
-        self._move(Cause.ELECTED)
+        self._move(RoleCause.ELECTED)
         self.standing.leader_id = self.standing.key.node_id
         self.granting = tuple(voter.key for voter in self._voters.latest.voters if voter.key.node_id in ballot.granted)
         self._defeats = 0
@@ -331,12 +331,12 @@ class Elections:
     def _lose(self, now_ms: int) -> None:
         """Too many refused, or too few answered: try again after a random while."""
         is_led = self.standing.role is Role.PROSPECTIVE and self.standing.leader_id is not None
-        self._move(Cause.LEADER_STANDS if is_led else Cause.LOST)
+        self._move(RoleCause.LEADER_STANDS if is_led else RoleCause.LOST)
         self._defeats = min(self._defeats + 1, 10)
         backoff_ms = min(self._settings.election_backoff_ms_max, SUCCESSION_MS << self._defeats)
         self._campaign_ms = now_ms + self._rng.randrange(0, backoff_ms + 1)
 
-    def _move(self, cause: Cause) -> None:
+    def _move(self, cause: RoleCause) -> None:
         self.standing.move(cause)
         self._leave()
 

@@ -2,7 +2,7 @@
 
 Nothing is fetched while the disk owes something: a fetch says that all below its offset is on disk.
 
-Kafka: `FollowerState`.
+Kafka: `QuorumFollower`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Awaited(NamedTuple):
     fetch: QuorumFetch
 
 
-class FollowerState:
+class QuorumFollower:
     """What a node that does not lead fetches, and what it owes its disk. It outlives epochs, as its disk does.
 
     Attributes:
@@ -130,9 +130,9 @@ class FollowerState:
         invariant(self.is_loading and self.load is None, "a snapshot was loaded without need")
         self.is_loading = False
 
-    def clone(self) -> FollowerState:
-        copy = FollowerState(self._turn)
-        for name in FollowerState.__slots__:
+    def clone(self) -> QuorumFollower:
+        copy = QuorumFollower(self._turn)
+        for name in QuorumFollower.__slots__:
             setattr(copy, name, getattr(self, name))
         return copy
 

@@ -15,10 +15,10 @@ from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Rng
 from tidelog.quorum.elections import WAITING, Elections
-from tidelog.quorum.follower_state import Awaited, FollowerState
+from tidelog.quorum.follower_state import Awaited, QuorumFollower
 from tidelog.quorum.leader_state import Leadership, LeaderState
 from tidelog.quorum.log import QuorumLog
-from tidelog.quorum.progress import QuorumDescription
+from tidelog.quorum.progress import QuorumProgress
 from tidelog.quorum.recovering import PROBE_OFFSET, Recovering
 from tidelog.quorum.standing import Standing
 from tidelog.quorum.state_file import QuorumState
@@ -87,7 +87,7 @@ class QuorumNode:
         self.standing = Standing(key, state, self.log)
         self.voters = VotersInForce(key, voters, voters_end_offset, previous_voters)
         self._elections = Elections(self.standing, self.voters, self.log, settings=settings, rng=rng, now_ms=now_ms)
-        self.following = FollowerState(rng.randrange(0, 1 << 16))
+        self.following = QuorumFollower(rng.randrange(0, 1 << 16))
         self.leading: LeaderState | None = None
         self._recovering = Recovering()
         self._leader_change: LeaderChange | None = None
@@ -106,11 +106,11 @@ class QuorumNode:
         """Whether this node leads, and has committed a record of its epoch: so it knows all that is committed."""
         return self.leading is not None and self.leading.high_watermark is not None
 
-    def describe(self, now_ms: int | None = None) -> QuorumDescription:
+    def describe(self, now_ms: int | None = None) -> QuorumProgress:
         """What DescribeQuorum shows. `now_ms` is when the leader itself fetched and was caught up."""
         voters, observers = ((), ()) if self.leading is None else self.leading.describe(now_ms)
         standing = self.standing
-        return QuorumDescription(standing.leader_id, standing.leader_epoch, self.high_watermark, voters, observers)
+        return QuorumProgress(standing.leader_id, standing.leader_epoch, self.high_watermark, voters, observers)
 
     # What others ask.
 

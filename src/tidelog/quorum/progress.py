@@ -26,7 +26,7 @@ class ReplicaDescription(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class QuorumDescription:
+class QuorumProgress:
     """What a node knows of the quorum; only a leader knows of the others."""
 
     leader_id: BrokerId | None

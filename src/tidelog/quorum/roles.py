@@ -19,7 +19,7 @@ from enum import Enum
 from tidelog.quorum.values import Role
 
 
-class Cause(Enum):
+class RoleCause(Enum):
     """Why a role changes."""
 
     NEWER_EPOCH = "an epoch above its own is known"
@@ -35,24 +35,24 @@ class Cause(Enum):
     REMOVED = "it is no voter any more"
 
 
-TRANSITIONS: dict[tuple[Role, Cause], Role] = {
-    **{(role, Cause.NEWER_EPOCH): Role.UNATTACHED for role in Role},
-    (Role.UNATTACHED, Cause.LEADER_FOUND): Role.FOLLOWER,
-    (Role.PROSPECTIVE, Cause.LEADER_FOUND): Role.FOLLOWER,
-    (Role.CANDIDATE, Cause.LEADER_FOUND): Role.FOLLOWER,
-    (Role.FOLLOWER, Cause.LEADER_ENDED): Role.UNATTACHED,
-    (Role.PROSPECTIVE, Cause.LEADER_ENDED): Role.UNATTACHED,
-    (Role.UNATTACHED, Cause.TIMED_OUT): Role.PROSPECTIVE,
-    (Role.FOLLOWER, Cause.TIMED_OUT): Role.PROSPECTIVE,
-    (Role.RESIGNED, Cause.TIMED_OUT): Role.PROSPECTIVE,
-    (Role.UNATTACHED, Cause.SUCCEEDS): Role.CANDIDATE,
-    (Role.PROSPECTIVE, Cause.PRE_VOTE_WON): Role.CANDIDATE,
-    (Role.PROSPECTIVE, Cause.LOST): Role.UNATTACHED,
-    (Role.CANDIDATE, Cause.LOST): Role.UNATTACHED,
-    (Role.PROSPECTIVE, Cause.LEADER_STANDS): Role.FOLLOWER,
-    (Role.CANDIDATE, Cause.ELECTED): Role.LEADER,
-    (Role.LEADER, Cause.RESIGNS): Role.RESIGNED,
-    (Role.PROSPECTIVE, Cause.REMOVED): Role.UNATTACHED,
-    (Role.CANDIDATE, Cause.REMOVED): Role.UNATTACHED,
+TRANSITIONS: dict[tuple[Role, RoleCause], Role] = {
+    **{(role, RoleCause.NEWER_EPOCH): Role.UNATTACHED for role in Role},
+    (Role.UNATTACHED, RoleCause.LEADER_FOUND): Role.FOLLOWER,
+    (Role.PROSPECTIVE, RoleCause.LEADER_FOUND): Role.FOLLOWER,
+    (Role.CANDIDATE, RoleCause.LEADER_FOUND): Role.FOLLOWER,
+    (Role.FOLLOWER, RoleCause.LEADER_ENDED): Role.UNATTACHED,
+    (Role.PROSPECTIVE, RoleCause.LEADER_ENDED): Role.UNATTACHED,
+    (Role.UNATTACHED, RoleCause.TIMED_OUT): Role.PROSPECTIVE,
+    (Role.FOLLOWER, RoleCause.TIMED_OUT): Role.PROSPECTIVE,
+    (Role.RESIGNED, RoleCause.TIMED_OUT): Role.PROSPECTIVE,
+    (Role.UNATTACHED, RoleCause.SUCCEEDS): Role.CANDIDATE,
+    (Role.PROSPECTIVE, RoleCause.PRE_VOTE_WON): Role.CANDIDATE,
+    (Role.PROSPECTIVE, RoleCause.LOST): Role.UNATTACHED,
+    (Role.CANDIDATE, RoleCause.LOST): Role.UNATTACHED,
+    (Role.PROSPECTIVE, RoleCause.LEADER_STANDS): Role.FOLLOWER,
+    (Role.CANDIDATE, RoleCause.ELECTED): Role.LEADER,
+    (Role.LEADER, RoleCause.RESIGNS): Role.RESIGNED,
+    (Role.PROSPECTIVE, RoleCause.REMOVED): Role.UNATTACHED,
+    (Role.CANDIDATE, RoleCause.REMOVED): Role.UNATTACHED,
 }
 """What is absent cannot happen: a leader hears of no other leader in its epoch, and loses it only by resigning."""

@@ -10,7 +10,7 @@ from tidelog.base.ids import BrokerId, LeaderEpoch
 from tidelog.base.invariant import invariant
 from tidelog.quorum.ballot import is_same_replica
 from tidelog.quorum.log import QuorumLog
-from tidelog.quorum.roles import TRANSITIONS, Cause
+from tidelog.quorum.roles import TRANSITIONS, RoleCause
 from tidelog.quorum.state_file import QuorumState
 from tidelog.quorum.values import FetchAnswer, QuorumFetch, ReplicaKey, Role
 
@@ -102,28 +102,28 @@ class Standing:
         """Note an epoch, and its leader if that is known. Returns whether either was new."""
         moves = self.moves
         if leader_epoch > self.leader_epoch:
-            self.move(Cause.NEWER_EPOCH)
+            self.move(RoleCause.NEWER_EPOCH)
             self.leader_epoch, self.voted = leader_epoch, None
         if leader_epoch < self.leader_epoch or leader_id in (None, self.key.node_id) or self.leader_id is not None:
             return self.moves > moves
-        if (leader_epoch, leader_id) != self.ended and (self.role, Cause.LEADER_FOUND) in TRANSITIONS:
-            self.move(Cause.LEADER_FOUND)
+        if (leader_epoch, leader_id) != self.ended and (self.role, RoleCause.LEADER_FOUND) in TRANSITIONS:
+            self.move(RoleCause.LEADER_FOUND)
             self.leader_id = leader_id
         return self.moves > moves
 
     def note_leader_contact(self, now_ms: int) -> None:
         """The leader of this epoch said something."""
         if self.role is Role.PROSPECTIVE:
-            self.move(Cause.LEADER_STANDS)
+            self.move(RoleCause.LEADER_STANDS)
         self.last_contact_ms = now_ms
         self.is_leader_lost = False
 
-    def move(self, cause: Cause) -> None:
+    def move(self, cause: RoleCause) -> None:
         """Take another role."""
         invariant((self.role, cause) in TRANSITIONS, "node {}: {} while {}", self.key.node_id, cause, self.role)
         self.role = TRANSITIONS[self.role, cause]
         self.moves += 1
-        if cause not in (Cause.TIMED_OUT, Cause.LEADER_STANDS):
+        if cause not in (RoleCause.TIMED_OUT, RoleCause.LEADER_STANDS):
             self.leader_id = self.last_contact_ms = None
             self.is_leader_lost = False
 

@@ -45,7 +45,7 @@ class EndTransactionMarker:
 
 
 @struct
-class Voter:
+class LeaderChangeVoter:
     """A voter of the quorum by its id."""
 
     voter_id: int = field(int32, doc="Its node id.")
@@ -55,13 +55,15 @@ class Voter:
 
 
 @message(api_key=ControlType.LEADER_CHANGE, versions="0-1", flexible="0+", kind="data")
-class LeaderChange:
+class LeaderChangeMessage:
     """The first record of a leader epoch in the metadata log: committing it commits all before it."""
 
     version: int = field(int16, default=0, doc="Of this message.")
     leader_id: int = field(int32, doc="Who leads.")
-    voters: list[Voter] = field(array(Voter), default_factory=list, doc="Who could vote.")
-    granting_voters: list[Voter] = field(array(Voter), default_factory=list, doc="Who voted for the leader.")
+    voters: list[LeaderChangeVoter] = field(array(LeaderChangeVoter), default_factory=list, doc="Who could vote.")
+    granting_voters: list[LeaderChangeVoter] = field(
+        array(LeaderChangeVoter), default_factory=list, doc="Who voted for the leader."
+    )
 
 
 @message(api_key=ControlType.SNAPSHOT_HEADER, versions="0", flexible="0+", kind="data")
@@ -122,13 +124,13 @@ class Voters:
     voters: list[VoterDetails] = field(array(VoterDetails), doc="All of them.")
 
 
-QuorumControlRecord = LeaderChange | SnapshotHeader | SnapshotFooter | KRaftVersion | Voters
+QuorumControlRecord = LeaderChangeMessage | SnapshotHeader | SnapshotFooter | KRaftVersion | Voters
 ControlRecord = EndTransactionMarker | QuorumControlRecord
 
 _CLASSES: dict[ControlType, type[Any]] = {
     ControlType.ABORT: EndTransactionMarker,
     ControlType.COMMIT: EndTransactionMarker,
-    ControlType.LEADER_CHANGE: LeaderChange,
+    ControlType.LEADER_CHANGE: LeaderChangeMessage,
     ControlType.SNAPSHOT_HEADER: SnapshotHeader,
     ControlType.SNAPSHOT_FOOTER: SnapshotFooter,
     ControlType.KRAFT_VERSION: KRaftVersion,
@@ -241,9 +243,9 @@ def leader_change_batch(
     """
     voters = list(voters)
     granting = voters if granting_voters is None else list(granting_voters)
-    change = LeaderChange(
+    change = LeaderChangeMessage(
         leader_id=leader_id,
-        voters=[Voter(voter_id) for voter_id in voters],
-        granting_voters=[Voter(voter_id) for voter_id in granting],
+        voters=[LeaderChangeVoter(voter_id) for voter_id in voters],
+        granting_voters=[LeaderChangeVoter(voter_id) for voter_id in granting],
     )
     return control_batch(change, timestamp_ms=timestamp_ms)

@@ -4,7 +4,7 @@ from tidelog.replica.follower import FollowerReplica
 from tidelog.replica.follower_states import FollowerState
 from tidelog.replica.follower_values import (
     EpochEndRequest,
-    Fetched,
+    FetchOutcome,
     FollowerReady,
     FollowerRequest,
     FollowerSettings,
@@ -27,7 +27,7 @@ from tidelog.replica.stop import (
     check_stop_request,
 )
 from tidelog.replica.truncation import (
-    EpochEnd,
+    EpochEndOffset,
     HaltRule,
     OwnLog,
     TruncationRule,
@@ -39,17 +39,17 @@ from tidelog.replica.values import (
     AcceptedFetch,
     Acknowledgement,
     FollowerFetch,
+    LeaderReady,
     LogBounds,
-    Ready,
     ReplicationSettings,
 )
 
 __all__ = [
     "AcceptedFetch",
     "Acknowledgement",
-    "EpochEnd",
+    "EpochEndOffset",
     "EpochEndRequest",
-    "Fetched",
+    "FetchOutcome",
     "FollowerFetch",
     "FollowerReady",
     "FollowerReplica",
@@ -61,11 +61,11 @@ __all__ = [
     "HeldReplica",
     "IsrProposal",
     "JoinRule",
+    "LeaderReady",
     "LeaderReplica",
     "LogBounds",
     "LogStartRequest",
     "OwnLog",
-    "Ready",
     "RecordsRequest",
     "ReplicaId",
     "ReplicationSettings",

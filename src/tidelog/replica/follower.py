@@ -18,7 +18,7 @@ from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 from tidelog.replica.follower_states import TRANSITIONS, FollowerCause, FollowerState
 from tidelog.replica.follower_values import (
     EpochEndRequest,
-    Fetched,
+    FetchOutcome,
     FollowerReady,
     FollowerRequest,
     FollowerSettings,
@@ -30,7 +30,7 @@ from tidelog.replica.follower_values import (
 from tidelog.replica.leader_epoch import check_leader_epoch
 from tidelog.replica.lineage_walk import LineageWalk
 from tidelog.replica.truncation import (
-    EpochEnd,
+    EpochEndOffset,
     HaltRule,
     OwnLog,
     TruncationRule,
@@ -124,7 +124,7 @@ class FollowerReplica:
         self._walk: LineageWalk | None = None
         self._learnt: tuple[EpochEntry, ...] = ()
         self._epochs: tuple[EpochEntry, ...] = ()
-        self._answer = Fetched()
+        self._answer = FetchOutcome()
         self._append: int | None = None
         self._is_appending = False
         self._moved_log_start: Offset | None = None
@@ -174,9 +174,9 @@ class FollowerReplica:
             self._walk.on_answer(*end)
             self._learn()
         else:
-            self._truncate(self._truncation_rule(self._own_log, EpochEnd(requested.leader_epoch, *end)))
+            self._truncate(self._truncation_rule(self._own_log, EpochEndOffset(requested.leader_epoch, *end)))
 
-    def on_fetched(self, number: int, answer: Fetched, now_ms: int) -> None:
+    def on_fetched(self, number: int, answer: FetchOutcome, now_ms: int) -> None:
         """The leader answered a fetch. `take_ready` says whether the records are to be appended."""
         requested = self._answered(number)
         if not isinstance(requested, RecordsRequest):
@@ -188,7 +188,9 @@ class FollowerReplica:
                 self._back_off(now_ms)
                 return
             self._move(FollowerCause.DIVERGED)
-            self._truncate(self._truncation_rule(self._own_log, EpochEnd(requested.last_fetched_epoch, *diverging)))
+            self._truncate(
+                self._truncation_rule(self._own_log, EpochEndOffset(requested.last_fetched_epoch, *diverging))
+            )
             return
         self._is_reconciled = True
         self._answer = answer

@@ -64,7 +64,7 @@ FollowerRequest = EpochEndRequest | RecordsRequest | LogStartRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchOutcome:
     """The leader's answer to a fetch, without the records themselves: those stay with the driver.
 
     Attributes:

@@ -34,8 +34,8 @@ from tidelog.replica.silence import Silence
 from tidelog.replica.values import (
     AcceptedFetch,
     FollowerFetch,
+    LeaderReady,
     LogBounds,
-    Ready,
     ReplicationSettings,
 )
 
@@ -353,7 +353,7 @@ class LeaderReplica:
 
     # What to do about it.
 
-    def take_ready(self) -> Ready:
+    def take_ready(self) -> LeaderReady:
         """Move the high watermark, and say what follows from it.
 
         It never retreats, and never moves while fewer are in sync than must be. Until the controller answers, each
@@ -369,7 +369,7 @@ class LeaderReplica:
             self.high_watermark = max(self.high_watermark, held_by_all)
         code = Code.NONE if is_enough else Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         acks = self._waits.take_acks(self.high_watermark, code)
-        return Ready(self.high_watermark, acks, in_sync.take_proposal())
+        return LeaderReady(self.high_watermark, acks, in_sync.take_proposal())
 
     def next_deadline_ms(self) -> int | None:
         """When to call `on_tick`, unless something else comes first; None when nothing is waited for."""

@@ -39,7 +39,7 @@ class OwnLog:
         return self.lineage.latest_leader_epoch if found is None else found
 
 
-class EpochEnd(NamedTuple):
+class EpochEndOffset(NamedTuple):
     """The leader's answer: the largest epoch that it knows and that is not above `requested`, and its exclusive end."""
 
     requested: LeaderEpoch
@@ -88,10 +88,10 @@ def belies_what_was_committed(log: OwnLog, end_offset: Offset, unclean_epoch: Le
 class TruncationRule(Protocol):
     """How a follower truncates, and what it requests next, by an `answer`; None before the first request."""
 
-    def __call__(self, log: OwnLog, answer: EpochEnd | None) -> TruncationStep: ...
+    def __call__(self, log: OwnLog, answer: EpochEndOffset | None) -> TruncationStep: ...
 
 
-def truncation_point(log: OwnLog, answer: EpochEnd | None) -> TruncationStep:
+def truncation_point(log: OwnLog, answer: EpochEndOffset | None) -> TruncationStep:
     """The one rule in production: KIP-101 as KIP-279 mended it. A log without records may know no epoch to ask for.
 
     Records of no known epoch (the lineage was lost, and compaction left nothing to rebuild it from) cannot be told from
@@ -103,7 +103,7 @@ def truncation_point(log: OwnLog, answer: EpochEnd | None) -> TruncationStep:
     return step
 
 
-def _compared(log: OwnLog, answer: EpochEnd | None) -> TruncationStep:
+def _compared(log: OwnLog, answer: EpochEndOffset | None) -> TruncationStep:
     """Compare the lineages.
 
     What ends lower ends both: the end of our epoch may lie above the leader's end of a newer one. So what is asked for

@@ -91,7 +91,7 @@ class Acknowledgement:
     code: Code
 
 
-class Ready(NamedTuple):
+class LeaderReady(NamedTuple):
     """What the driver owes the world, in field order: publish, acknowledge, propose."""
 
     high_watermark: Offset

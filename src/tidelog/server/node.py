@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, Offset, ProducerId
 from tidelog.base.ports import Clock, Disk, Executor, Network, Rng
-from tidelog.controller import ControllerSettings, ControllerState, CreatedTopic, NewTopic
-from tidelog.metadata import Endpoint, MetadataImage
+from tidelog.controller import ControllerSettings, ControllerState, CreateTopicResult, TopicToCreate
+from tidelog.metadata import MetadataImage, RegisteredEndpoint
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.server.api import forwarding
@@ -320,7 +320,7 @@ class Node:
         """An id that nobody was given before, over all restarts. Raises KafkaError: see `ProducerIds`."""
         return await self.joined.producer_ids.next()
 
-    async def create_topics(self, topics: Sequence[NewTopic]) -> tuple[CreatedTopic, ...]:
+    async def create_topics(self, topics: Sequence[TopicToCreate]) -> tuple[CreateTopicResult, ...]:
         """Create topics, wherever the controller is; what was created can be written to when this returns.
 
         Raises:
@@ -329,8 +329,8 @@ class Node:
         return await forwarding.create_topics(self, topics)
 
     async def create_topics_here(
-        self, topics: Sequence[NewTopic], *, validate_only: bool = False
-    ) -> tuple[CreatedTopic, ...]:
+        self, topics: Sequence[TopicToCreate], *, validate_only: bool = False
+    ) -> tuple[CreateTopicResult, ...]:
         """Create topics; what was created can be written to at this broker when this returns.
 
         Raises:
@@ -343,7 +343,7 @@ class Node:
                 "the disk is full: no topic can be made until there is room; delete topics, shorten their retention, "
                 "or enlarge the disk",
             )
-        created: tuple[CreatedTopic, ...] = await self.controller.request(
+        created: tuple[CreateTopicResult, ...] = await self.controller.request(
             lambda state: state.decide_create_topics(topics, rng=self.rng, validate_only=validate_only)
         )
         await self.caught_up()
@@ -354,9 +354,9 @@ class Node:
 
         In portions that the quorum can follow, a few at a time; the first ones among which one fails are the last.
         """
-        results: list[CreatedTopic] = []
+        results: list[CreateTopicResult] = []
         portions = [
-            [NewTopic(name) for name in names[start : start + AUTO_CREATED_AT_ONCE_MAX]]
+            [TopicToCreate(name) for name in names[start : start + AUTO_CREATED_AT_ONCE_MAX]]
             for start in range(0, len(names), AUTO_CREATED_AT_ONCE_MAX)
         ]
         for start in range(0, len(portions), AUTO_CREATED_TOGETHER_MAX):
@@ -558,7 +558,7 @@ class Node:
         registration = ControllerRegistration(
             self.config.node_id,
             self.broker.incarnation_id,
-            [Endpoint(one.name, one.host, one.port) for one in told],
+            [RegisteredEndpoint(one.name, one.host, one.port) for one in told],
             image=self.broker.image,
             quorum=quorum,
             channel=channel,
@@ -571,7 +571,7 @@ class Node:
         return BrokerLifecycle(
             self.config,
             self.cluster_id,
-            [Endpoint(one.name, one.host, one.port) for one in told],
+            [RegisteredEndpoint(one.name, one.host, one.port) for one in told],
             broker=self.broker,
             files=self.files,
             channel=channel,

@@ -32,7 +32,7 @@ class CheckpointError(TidelogError):
     """The offsets in a checkpoint are not ours, or contradict each other. Says which, and what to do."""
 
 
-class Position(NamedTuple):
+class ReadPosition(NamedTuple):
     """Where a reader stands: all below `offset` is behind it.
 
     Attributes:
@@ -63,7 +63,7 @@ class Loss(NamedTuple):
     """
 
     cause: str
-    position: Position
+    position: ReadPosition
     resume_offset: Offset | None
     topic_id: str | None = None
 
@@ -73,8 +73,8 @@ class StreamOffset:
     """One offset of the stream, as in `checkpoint/offsets/N`. Empty, it is the one before the first batch."""
 
     topic_ids: Mapping[str, str | None] = field(default_factory=dict)
-    positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
-    begin: Mapping[TopicPartition, Position] = field(default_factory=dict)
+    positions: Mapping[TopicPartition, ReadPosition] = field(default_factory=dict)
+    begin: Mapping[TopicPartition, ReadPosition] = field(default_factory=dict)
     losses: Mapping[TopicPartition, Loss] = field(default_factory=dict)
 
     def to_json(self) -> Json:
@@ -127,7 +127,7 @@ class StreamOffset:
             ) from None
 
 
-def _position_json(position: Position) -> Json:
+def _position_json(position: ReadPosition) -> Json:
     entry: Json = {"leaderEpoch": position.leader_epoch}
     if position.lineage:
         entry["lineage"] = [list(pair) for pair in position.lineage]
@@ -158,12 +158,12 @@ def _parse(topics: Iterable[tuple[str, object]], parse: Callable[[Mapping[str, o
     }
 
 
-def _parse_position(entry: Mapping[str, object]) -> Position:
+def _parse_position(entry: Mapping[str, object]) -> ReadPosition:
     epoch = entry["leaderEpoch"]
     lineage = entry.get("lineage", [])
     if not isinstance(lineage, list):
         raise TypeError(f"lineage {lineage!r}")
-    return Position(
+    return ReadPosition(
         Offset(_number(entry["offset"])),
         None if epoch is None else LeaderEpoch(_number(epoch)),
         entry.get("unread", False) is True,

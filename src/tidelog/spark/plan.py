@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tidelog.base.errors import TidelogError
 from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
-from tidelog.spark.offsets import CheckpointError, Position, StreamOffset
+from tidelog.spark.offsets import CheckpointError, ReadPosition, StreamOffset
 from tidelog.spark.truncation import PartitionFacts
 
 RANGE_RECORDS_MAX = 4_000_000
@@ -149,7 +149,7 @@ class Range(NamedTuple):
         return self.end_offset - self.start_offset
 
     @staticmethod
-    def between(partition: TopicPartition, topic_id: str | None, begin: Position, end: Position) -> Range:
+    def between(partition: TopicPartition, topic_id: str | None, begin: ReadPosition, end: ReadPosition) -> Range:
         """The range between two positions. The epoch of a position whose record was never there bounds nothing."""
         first = None if begin.unread else begin.leader_epoch
         last = None if end.unread else end.leader_epoch
@@ -186,7 +186,7 @@ def is_too_little(waiting_count: int, minimum: int | None, waited_ms: int, delay
     return minimum is not None and waiting_count < minimum and waited_ms < delay_ms_max
 
 
-def ranges_of(start: StreamOffset, end: StreamOffset) -> dict[TopicPartition, tuple[Position, Position]]:
+def ranges_of(start: StreamOffset, end: StreamOffset) -> dict[TopicPartition, tuple[ReadPosition, ReadPosition]]:
     """What the batch between two offsets of the stream reads: for each partition where it begins and ends.
 
     Empty ranges are among them: their positions are worth validating as well.
@@ -213,7 +213,7 @@ def ranges_of(start: StreamOffset, end: StreamOffset) -> dict[TopicPartition, tu
     return ranges
 
 
-def clip(begin: Position, end: Position, resume: Offset | None) -> tuple[Position, Position]:
+def clip(begin: ReadPosition, end: ReadPosition, resume: Offset | None) -> tuple[ReadPosition, ReadPosition]:
     """What a replay can still read of [begin, end) when `resume` is the first offset that is not what it was.
 
     The rest is read again by the batch after it, which finds the same loss, begins at `resume` and says so.
@@ -251,7 +251,7 @@ def _cut(whole: Range, parts: int) -> list[Range]:
     return [*pieces[:1], *(piece._replace(leader_epoch_before=within) for piece in pieces[1:])]
 
 
-def lag_json(positions: Mapping[TopicPartition, Position], facts: ClusterFacts) -> dict[str, object]:
+def lag_json(positions: Mapping[TopicPartition, ReadPosition], facts: ClusterFacts) -> dict[str, object]:
     """How far the stream is behind: `progress.sources[].latestOffset`, with the names of Spark's connector."""
     topics: dict[str, dict[str, dict[str, int]]] = {}
     behind = []

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.client.core.positions import UNDEFINED_MS_MAX, Questions
-from tidelog.spark.offsets import Json, Loss, Position, StreamOffset
+from tidelog.spark.offsets import Json, Loss, ReadPosition, StreamOffset
 from tidelog.spark.options import SourceOptions
 from tidelog.spark.plan import (
     Bound,
@@ -43,7 +43,7 @@ IDLE_WAIT_MS_MAX = 100
 """How long planning waits for records when there are none. Longer would hold up the other sources of a query."""
 
 
-class Cluster(Protocol):
+class PlannedCluster(Protocol):
     """What a planner asks of the cluster. `tidelog.spark.cluster` has the real one."""
 
     def facts(self, expected: Collection[str] = ()) -> ClusterFacts:
@@ -76,9 +76,9 @@ class Cluster(Protocol):
 def _bound_positions(
     bound: Bound,
     options: SourceOptions,
-    cluster: Cluster,
+    cluster: PlannedCluster,
     facts: ClusterFacts,
-) -> dict[TopicPartition, Position]:
+) -> dict[TopicPartition, ReadPosition]:
     """Where reading starts or ends, by the options that say so.
 
     Raises:
@@ -96,7 +96,7 @@ def _bound_positions(
     return cluster.ask({key: place(offset, facts.partitions[key]) for key, offset in offsets.items()}, facts)
 
 
-def batch_ranges(options: SourceOptions, cluster: Cluster) -> list[Range]:
+def batch_ranges(options: SourceOptions, cluster: PlannedCluster) -> list[Range]:
     """What a batch query reads, cut into what its tasks read."""
 
     def plan() -> list[Range]:
@@ -118,7 +118,7 @@ def _split(
     options: SourceOptions,
     facts: ClusterFacts,
     topic_ids: Mapping[str, str | None],
-    pairs: Mapping[TopicPartition, tuple[Position, Position]],
+    pairs: Mapping[TopicPartition, tuple[ReadPosition, ReadPosition]],
 ) -> list[Range]:
     return split(
         [
@@ -133,18 +133,18 @@ def _split(
 class StreamPlanner:
     """Plans micro-batches: `next_offset` says where one ends, `ranges` what it reads."""
 
-    def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
+    def __init__(self, options: SourceOptions, cluster: PlannedCluster) -> None:
         self.options = options
         self.cluster = cluster
         self.last_batch_ms: int | None = None
         self.target: dict[TopicPartition, Offset] | None = None
-        self.positions: Mapping[TopicPartition, Position] = {}
+        self.positions: Mapping[TopicPartition, ReadPosition] = {}
         self.facts: ClusterFacts | None = None
         # The leader epoch at which a position was last found valid: a leader takes nothing back within its epoch.
-        self.valid_at: dict[TopicPartition, tuple[Position, LeaderEpoch | None]] = {}
+        self.valid_at: dict[TopicPartition, tuple[ReadPosition, LeaderEpoch | None]] = {}
         # What the last batch could not read of what its offsets say, by where it should have ended. The next one
         # makes up for it, even if the records are back by then (two unclean elections can do that).
-        self.cut_short: dict[TopicPartition, tuple[Position, Loss]] = {}
+        self.cut_short: dict[TopicPartition, tuple[ReadPosition, Loss]] = {}
         self.behind_since_ms: dict[TopicPartition, int] = {}
 
     def prepare_available_now(self) -> None:
@@ -175,7 +175,7 @@ class StreamPlanner:
         self.positions = after.positions
         return after.to_json()
 
-    def _wait(self, positions: Mapping[TopicPartition, Position]) -> None:
+    def _wait(self, positions: Mapping[TopicPartition, ReadPosition]) -> None:
         partitions = self.facts.partitions if self.facts is not None else {}
         if any(key in partitions and partitions[key].end_offset > at.offset for key, at in positions.items()):
             self.cluster.pause(IDLE_WAIT_MS_MAX)  # there are some, and minOffsetsPerTrigger holds them back
@@ -211,7 +211,7 @@ class StreamPlanner:
         return StreamOffset({topic: facts.topic_ids.get(topic) for topic in topics}, ended, begin, losses)
 
     def _wait_for_more(
-        self, positions: Mapping[TopicPartition, Position], latest: Mapping[TopicPartition, Offset]
+        self, positions: Mapping[TopicPartition, ReadPosition], latest: Mapping[TopicPartition, Offset]
     ) -> bool:
         if self.target is not None or self.last_batch_ms is None:
             return False
@@ -222,7 +222,7 @@ class StreamPlanner:
 
     def _new_begins(
         self, before: StreamOffset, facts: ClusterFacts, losses: Mapping[TopicPartition, Loss]
-    ) -> dict[TopicPartition, Position]:
+    ) -> dict[TopicPartition, ReadPosition]:
         """Where the partitions begin of which `before` does not say so: at first, when they are new, after a loss."""
         if not before.topic_ids and not before.losses:
             return _bound_positions(self.options.start, self.options, self.cluster, facts)
@@ -274,7 +274,7 @@ class StreamPlanner:
 
     def _losses(
         self,
-        positions: Mapping[TopicPartition, Position],
+        positions: Mapping[TopicPartition, ReadPosition],
         topic_ids: Mapping[str, str | None],
         facts: ClusterFacts,
     ) -> dict[TopicPartition, Loss]:
@@ -299,7 +299,7 @@ class StreamPlanner:
             raise StreamTruncatedError(losses, facts.partitions)
         return losses
 
-    def _wait_for_newer_leader(self, key: TopicPartition, position: Position, now: PartitionFacts) -> None:
+    def _wait_for_newer_leader(self, key: TopicPartition, position: ReadPosition, now: PartitionFacts) -> None:
         """A leader that is older than what was read may be one that was replaced, and has not heard of it.
 
         Raises:
@@ -315,13 +315,13 @@ class StreamPlanner:
                 f"{position.leader_epoch}: a newer leader is waited for"
             )
 
-    def _is_valid(self, key: TopicPartition, position: Position, now: PartitionFacts) -> bool:
+    def _is_valid(self, key: TopicPartition, position: ReadPosition, now: PartitionFacts) -> bool:
         known, leader_epoch = self.valid_at.get(key, (None, None))
         return known == position and leader_epoch is not None and leader_epoch == now.leader_epoch
 
     def _removed(
         self,
-        pairs: Mapping[TopicPartition, tuple[Position, Position]],
+        pairs: Mapping[TopicPartition, tuple[ReadPosition, ReadPosition]],
         facts: ClusterFacts,
         losses: Mapping[TopicPartition, Loss],
     ) -> dict[TopicPartition, Loss]:
@@ -340,10 +340,10 @@ def _farther_back(one: Loss, other: Loss) -> Loss:
     return min(one, other, key=lambda loss: -1 if loss.resume_offset is None else loss.resume_offset)
 
 
-def _what_is_left(begin: Position, end: Position, loss: Loss) -> tuple[Position, Position]:
+def _what_is_left(begin: ReadPosition, end: ReadPosition, loss: Loss) -> tuple[ReadPosition, ReadPosition]:
     if loss.cause == "truncated":
         return clip(begin, end, loss.resume_offset)
     if loss.cause == "retention" and loss.resume_offset is not None:
         first = min(max(begin.offset, loss.resume_offset), end.offset)
-        return Position(first, begin.leader_epoch, unread=True), end
+        return ReadPosition(first, begin.leader_epoch, unread=True), end
     return begin, begin

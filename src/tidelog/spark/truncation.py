@@ -16,7 +16,7 @@ from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.client.core.positions import PositionStatus, Questions, Truncated, Undefined, validate
 from tidelog.records.lineage import LeaderEpochLineage
-from tidelog.spark.offsets import LINEAGE_LENGTH_MAX, Loss, Position
+from tidelog.spark.offsets import LINEAGE_LENGTH_MAX, Loss, ReadPosition
 
 
 class PartitionFacts(NamedTuple):
@@ -49,7 +49,7 @@ class CannotTellError(KafkaError):
     code = Code.OFFSET_NOT_AVAILABLE
 
 
-def place(offset: Offset, facts: PartitionFacts, after: Position | None = None) -> Questions[Position]:
+def place(offset: Offset, facts: PartitionFacts, after: ReadPosition | None = None) -> Questions[ReadPosition]:
     """The position at `offset`, with the leader epoch of the record before it.
 
     The current epoch would not do: it may hold no record, and then a lineage without it is nothing to worry about,
@@ -63,18 +63,18 @@ def place(offset: Offset, facts: PartitionFacts, after: Position | None = None) 
     if after is not None and after.offset == offset:
         return after
     if offset == 0 or facts.leader_epoch is None:
-        return Position(offset)
+        return ReadPosition(offset)
     if offset <= facts.log_start_offset:
-        return Position(offset, facts.leader_epoch, unread=True)
+        return ReadPosition(offset, facts.leader_epoch, unread=True)
     # Ends grow with epochs: the record's epoch is the smallest that does not end before `offset`.
     too_old, record_epoch = -1, facts.leader_epoch
     known = after if after is not None and not after.unread else None
     if known is not None and known.leader_epoch is not None:
         if known.leader_epoch == facts.leader_epoch:
-            return Position(offset, known.leader_epoch, lineage=known.lineage)
+            return ReadPosition(offset, known.leader_epoch, lineage=known.lineage)
         answer = yield known.leader_epoch
         if answer is not None and answer[1] >= offset:
-            return Position(offset, known.leader_epoch, lineage=known.lineage)
+            return ReadPosition(offset, known.leader_epoch, lineage=known.lineage)
         too_old = known.leader_epoch
     while too_old + 1 < record_epoch:
         asked = LeaderEpoch((too_old + record_epoch) // 2)
@@ -83,11 +83,13 @@ def place(offset: Offset, facts: PartitionFacts, after: Position | None = None) 
             record_epoch = answer[0]
         else:
             too_old = asked
-    return Position(offset, record_epoch, lineage=(yield from _lineage(record_epoch, facts.log_start_offset, known)))
+    return ReadPosition(
+        offset, record_epoch, lineage=(yield from _lineage(record_epoch, facts.log_start_offset, known))
+    )
 
 
 def _lineage(
-    record_epoch: LeaderEpoch, log_start_offset: Offset, known: Position | None
+    record_epoch: LeaderEpoch, log_start_offset: Offset, known: ReadPosition | None
 ) -> Questions[tuple[tuple[LeaderEpoch, Offset], ...]]:
     """The leader epochs up to `record_epoch`, down to those of `known` or as far as the log and the limit reach."""
     older: tuple[tuple[LeaderEpoch, Offset], ...] = ()
@@ -108,7 +110,7 @@ def _lineage(
     return ((lineage[0][0], Offset(0)), *lineage[1:]) if len(lineage) > 1 else ()
 
 
-def examine(position: Position, facts: PartitionFacts) -> Questions[Loss | None]:
+def examine(position: ReadPosition, facts: PartitionFacts) -> Questions[Loss | None]:
     """What is gone of that which lies below `position`, or above it and was never read.
 
     Raises:
@@ -126,12 +128,12 @@ def examine(position: Position, facts: PartitionFacts) -> Questions[Loss | None]
     return None
 
 
-def is_ahead(position: Position, facts: PartitionFacts) -> bool:
+def is_ahead(position: ReadPosition, facts: PartitionFacts) -> bool:
     """Whether the position is of a leader epoch that this leader has not heard of."""
     return facts.leader_epoch is not None and _standing(position, facts.leader_epoch).is_ahead_of(facts.leader_epoch)
 
 
-def _standing(position: Position, leader_epoch: LeaderEpoch) -> PositionStatus:
+def _standing(position: ReadPosition, leader_epoch: LeaderEpoch) -> PositionStatus:
     """A position without an epoch is held against the end of the log, as one that was looked up there."""
     if position.leader_epoch is None:
         return PositionStatus.looked_up(position.offset, leader_epoch)

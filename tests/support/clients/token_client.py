@@ -9,7 +9,7 @@ from typing import Any
 from support.clients.wire_client import batch_of
 from support.fixtures.waiting import until
 from tidelog.client.cluster import World
-from tidelog.controller import NewTopic
+from tidelog.controller import TopicToCreate
 from tidelog.net.address import Address
 from tidelog.net.connection import Connection, ConnectionSettings, open_connection
 from tidelog.server.node import Node
@@ -96,7 +96,7 @@ class OneNode:
 
     async def make(self, *names: str) -> None:
         async def decide() -> None:
-            await self.node.create_topics([NewTopic(name, 1, 1) for name in names])
+            await self.node.create_topics([TopicToCreate(name, 1, 1) for name in names])
 
         await self.simulated.machine.do(decide)
 

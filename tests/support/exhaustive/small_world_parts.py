@@ -20,7 +20,7 @@ from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 from tidelog.replica import (
     AcceptedFetch,
     EpochEndRequest,
-    Fetched,
+    FetchOutcome,
     FollowerFetch,
     FollowerReplica,
     FollowerRequest,
@@ -79,7 +79,7 @@ class Proposal(NamedTuple):
 class Answer(NamedTuple):
     """A leader's answer on its way."""
 
-    outcome: Code | Fetched | EpochEntry | Offset | None
+    outcome: Code | FetchOutcome | EpochEntry | Offset | None
     records: Log = ()
 
 
@@ -345,12 +345,14 @@ class Replicas:
                 counted = AcceptedFetch(BrokerId(sender), request.fetch_offset, BrokerEpoch(broker_epoch), 0)
                 leader.on_fetch(counted)
                 sent += self._lead(replica, leader)
-            return self.answers.of(Answer(Fetched(diverging=accepted)))
+            return self.answers.of(Answer(FetchOutcome(diverging=accepted)))
         leader.on_fetch(accepted)
         sent += self._lead(replica, leader)
         records = replica.log[request.fetch_offset : request.fetch_offset + FETCH_RECORDS_MAX]
         end_offset = Offset(request.fetch_offset + len(records)) if records else None
-        return self.answers.of(Answer(Fetched(end_offset, leader.high_watermark, leader.log_start_offset), records))
+        return self.answers.of(
+            Answer(FetchOutcome(end_offset, leader.high_watermark, leader.log_start_offset), records)
+        )
 
     def _hear(self, replica: Replica, answer: Answer) -> Log:
         follower, asked, outcome = replica.follower, replica.asked, answer.outcome
@@ -358,7 +360,7 @@ class Replicas:
         assert asked is not None
         if isinstance(outcome, Code):
             follower.on_refused(asked.number, outcome, 0)
-        elif isinstance(outcome, Fetched):
+        elif isinstance(outcome, FetchOutcome):
             follower.on_fetched(asked.number, outcome, 0)
         elif isinstance(asked, LogStartRequest):
             assert isinstance(outcome, int)

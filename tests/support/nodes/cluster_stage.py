@@ -18,14 +18,14 @@ from tidelog.sim.runs.cluster import make_nodes
 from tidelog.sim.runs.cluster_plan import ClusterPlan, machine_of
 from tidelog.sim.runs.cluster_recorder import ClusterRecorder
 from tidelog.sim.runs.cluster_views import hosted, quorum_of
-from tidelog.sim.runs.workload import TOPIC, Plan
+from tidelog.sim.runs.workload import TOPIC, WorkloadPlan
 from tidelog.sim.world.world import SimulatedWorld
 
 POLL_SECONDS = 0.01
 WAIT_SECONDS_MAX = 60.0
 STORY_SECONDS_MAX = 600.0
 PARTITION = TopicPartition(TOPIC, PartitionIndex(0))
-CLIENTS = Plan(partitions=1, producers=1, replication_factor=3, min_insync_replicas=2, syncs_each=False)
+CLIENTS = WorkloadPlan(partitions=1, producers=1, replication_factor=3, min_insync_replicas=2, syncs_each=False)
 PLAN = ClusterPlan(clients=CLIENTS, session_ms=1_000, lag_ms_max=1_000, checkpoint_ms=60_000)
 """Checkpoints of the high watermark are rare: a node that starts again knows less than it did."""
 

@@ -11,8 +11,8 @@ from support.clients.share_state_client import ShareStateClient
 from support.clients.wire_client import WireClient
 from tidelog.base.errors import Code
 from tidelog.base.ids import TopicId
-from tidelog.controller import NewTopic
-from tidelog.controller.values import FeatureUpdate, UpgradeType
+from tidelog.controller import TopicToCreate
+from tidelog.controller.values import FeatureToUpdate, UpgradeType
 from tidelog.io.clock import SystemClock
 from tidelog.io.disk import RealDisk
 from tidelog.io.executor import ThreadExecutor
@@ -58,14 +58,14 @@ async def started(
     if node.image.features.get(SHARE_VERSION, 0) != level:
         (updated,) = await node.controller.request_whole(
             lambda state: state.decide_update_features(
-                [FeatureUpdate(SHARE_VERSION, level, UpgradeType.SAFE_DOWNGRADE)]
+                [FeatureToUpdate(SHARE_VERSION, level, UpgradeType.SAFE_DOWNGRADE)]
             )
         )
         assert updated.code == Code.NONE
         await node.caught_up()
     topic = node.image.topic("read")
     if topic is None:
-        await node.create_topics([NewTopic("read", PARTITIONS, 1)])
+        await node.create_topics([TopicToCreate("read", PARTITIONS, 1)])
         topic = node.image.topic("read")
     assert topic is not None
     if level and coordinates:

@@ -33,13 +33,15 @@ from tidelog.sim.faults.faults import Fault
 from tidelog.sim.runs.cluster import ClusterStory
 from tidelog.sim.runs.cluster_plan import OFFSETS, ClusterPlan
 from tidelog.sim.runs.group_plan import CLASSIC, GroupPlan
-from tidelog.sim.runs.workload import Plan
+from tidelog.sim.runs.workload import WorkloadPlan
 from tidelog.sim.world.world import SimulatedWorld
 from tidelog.wire.primitives import ZERO_UUID
 
 SEEDS_MAX = 10
 MINUTES = 0.12
-CLIENTS = Plan(partitions=3, interval_ms=50, consumers=0, replication_factor=3, min_insync_replicas=2, syncs_each=False)
+CLIENTS = WorkloadPlan(
+    partitions=3, interval_ms=50, consumers=0, replication_factor=3, min_insync_replicas=2, syncs_each=False
+)
 PLAN = ClusterPlan(clients=CLIENTS, session_ms=1_000, lag_ms_max=1_000, fetch_timeout_ms=500, checkpoint_ms=60_000)
 GROUP = GroupPlan(session_ms=1_000, commit_ms=50, leaves=10, crashes=10, stalls=10, away_ms_max=500)
 CLASSIC_GROUP = replace(GROUP, protocols=CLASSIC, later_protocols=CLASSIC, stalls=30)

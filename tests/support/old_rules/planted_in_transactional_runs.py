@@ -37,11 +37,13 @@ from tidelog.sim.faults.faults import Fault
 from tidelog.sim.runs.cluster import ClusterStory
 from tidelog.sim.runs.cluster_plan import ClusterPlan
 from tidelog.sim.runs.transaction_plan import COPIES, TRANSACTION_STATE, TransactionPlan
-from tidelog.sim.runs.workload import Plan
+from tidelog.sim.runs.workload import WorkloadPlan
 from tidelog.sim.world.world import SimulatedWorld
 
 SEEDS_MAX = 10
-CLIENTS = Plan(partitions=2, interval_ms=50, consumers=0, replication_factor=3, min_insync_replicas=2, syncs_each=False)
+CLIENTS = WorkloadPlan(
+    partitions=2, interval_ms=50, consumers=0, replication_factor=3, min_insync_replicas=2, syncs_each=False
+)
 PLAN = ClusterPlan(clients=CLIENTS, session_ms=1_000, lag_ms_max=1_000, fetch_timeout_ms=500, checkpoint_ms=60_000)
 TRANSACTIONS = TransactionPlan(versions=(1, 2), interval_ms=20, segment_bytes=700)
 COORDINATOR = float(replace(PLAN, transactions=TRANSACTIONS).partitions.index(TRANSACTION_STATE))

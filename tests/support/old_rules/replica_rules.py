@@ -12,29 +12,29 @@ from tidelog.controller.partition_changes import IsActive
 from tidelog.metadata.image import PartitionImage
 from tidelog.records.lineage import LeaderEpochLineage
 from tidelog.replica import (
-    EpochEnd,
+    EpochEndOffset,
+    LeaderReady,
     LeaderReplica,
     OwnLog,
-    Ready,
     TruncationStep,
     truncation_point,
 )
 from tidelog.replica.isr import InSyncReplicas
 
 
-def high_watermark_alone(log: OwnLog, answer: EpochEnd | None) -> TruncationStep:
+def high_watermark_alone(log: OwnLog, answer: EpochEndOffset | None) -> TruncationStep:
     """Before KIP-101: a follower asks nobody, and keeps what it knows to be committed."""
     return TruncationStep(log.high_watermark)
 
 
-def first_epoch_end(log: OwnLog, answer: EpochEnd | None) -> TruncationStep:
+def first_epoch_end(log: OwnLog, answer: EpochEndOffset | None) -> TruncationStep:
     """KIP-101 alone: one question, and the end offset in the answer counts, whatever epoch the answer is of."""
     if answer is None:
         return TruncationStep(log.log_end_offset, next_epoch_to_request=log.last_leader_epoch)
     return TruncationStep(min(answer.end_offset, log.log_end_offset))
 
 
-def only_when_told(log: OwnLog, answer: EpochEnd | None) -> TruncationStep:
+def only_when_told(log: OwnLog, answer: EpochEndOffset | None) -> TruncationStep:
     """No question before the first fetch: the leader tells who diverged. Kafka's since 2.7, and no weaker than ours."""
     return TruncationStep(log.log_end_offset) if answer is None else truncation_point(log, answer)
 
@@ -152,7 +152,7 @@ WEAK_LEADERS: Mapping[str, tuple[str, Callable[[LeaderReplica], None]]] = {
 
 def _weak_leader(weaken: Callable[[LeaderReplica], None]) -> type[LeaderReplica]:
     class WeakLeader(LeaderReplica):
-        def take_ready(self) -> Ready:
+        def take_ready(self) -> LeaderReady:
             weaken(self)
             return super().take_ready()
 

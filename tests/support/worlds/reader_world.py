@@ -15,9 +15,9 @@ from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, Topi
 from tidelog.client.core.accumulator import Accumulator, PendingBatch
 from tidelog.client.core.encoding import encode_batch
 from tidelog.client.core.fetched import read_fetched
-from tidelog.client.core.metadata_cache import Broker, MetadataCache, PartitionView, TopicView
+from tidelog.client.core.metadata_cache import CachedBroker, CachedPartition, MetadataCache, TopicView
 from tidelog.client.core.needs import EARLIEST, LATEST, FetchFrom, LookUp, NeedsMetadata, Validate
-from tidelog.client.core.sender import Answered, Sender, SenderSettings
+from tidelog.client.core.sender import BatchAnswer, Sender, SenderSettings
 from tidelog.client.core.subscription import Subscription
 from tidelog.client.core.values import ConsumerRecord, Position, PositionReset, ResetPolicy
 from tidelog.log.producer_state import ProducerStates
@@ -110,9 +110,9 @@ class PartitionWorld:
     def topic_id(self) -> TopicId:
         return TopicId(UUID(int=self.incarnation))
 
-    def view(self) -> PartitionView:
+    def view(self) -> CachedPartition:
         """As the metadata has it."""
-        return PartitionView(PartitionIndex(0), BrokerId(ord(self.leader)), self.leader_epoch)
+        return CachedPartition(PartitionIndex(0), BrokerId(ord(self.leader)), self.leader_epoch)
 
 
 class ReadingClient:
@@ -301,7 +301,7 @@ class WritingClient:
     def produce(self, value: str) -> None:
         view = self._world.view()
         assert view.leader_id is not None
-        self._cache.brokers[view.leader_id] = Broker(view.leader_id, "h", 1)
+        self._cache.brokers[view.leader_id] = CachedBroker(view.leader_id, "h", 1)
         self._cache.topics["t"] = TopicView("t", self._world.topic_id, False, {PartitionIndex(0): view})
         batch = self._accumulator.open_batch(self._sender.queue(P0), 0, None)
         batch.timestamps, batch.keys, batch.values, batch.headers = [0], [None], [value.encode()], [()]
@@ -315,10 +315,10 @@ class WritingClient:
             offset = self._append(value, encode_batch(batch, "none"))
         except KafkaError as error:
             self._events.append(f"{self._world.leader} refuses the producer: {error.code.name}")
-            answered = Answered(error.code, str(error))
+            answered = BatchAnswer(error.code, str(error))
         else:
             self.acknowledged[offset] = (self._world.leader_epoch, value)
-            answered = Answered(Code.NONE, base_offset=offset)
+            answered = BatchAnswer(Code.NONE, base_offset=offset)
         self._sender.on_request_ended(view.leader_id)
         self._sender.on_answer(batch, answered, 0)
         for loss in self._sender.take_losses():

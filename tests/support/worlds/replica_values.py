@@ -13,7 +13,7 @@ from tidelog.controller.partition_changes import IsActive, without
 from tidelog.metadata.image import BrokerImage, PartitionImage
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 from tidelog.replica import (
-    Fetched,
+    FetchOutcome,
     FollowerReplica,
     FollowerRequest,
     HaltRule,
@@ -176,7 +176,7 @@ class Answer(NamedTuple):
     to: BrokerId
     broker_epoch: BrokerEpoch
     request: FollowerRequest
-    outcome: KafkaError | Fetched | EpochEntry | Offset | None
+    outcome: KafkaError | FetchOutcome | EpochEntry | Offset | None
     records: tuple[Stored, ...] = ()
 
 

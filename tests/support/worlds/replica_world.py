@@ -39,7 +39,7 @@ from tidelog.replica import (
     AcceptedFetch,
     Acknowledgement,
     EpochEndRequest,
-    Fetched,
+    FetchOutcome,
     FollowerFetch,
     FollowerReplica,
     FollowerSettings,
@@ -342,7 +342,7 @@ class ReplicaWorld:
         if not node.is_up:
             return
         records: tuple[Stored, ...] = ()
-        outcome: KafkaError | Fetched | EpochEntry | Offset | None
+        outcome: KafkaError | FetchOutcome | EpochEntry | Offset | None
         try:
             state = self.history[node.applied]
             is_fetch = isinstance(request, RecordsRequest)
@@ -366,7 +366,7 @@ class ReplicaWorld:
 
     def _fetch(
         self, node: Node, leader: LeaderReplica, ask: Ask, request: RecordsRequest
-    ) -> tuple[Fetched, tuple[Stored, ...]]:
+    ) -> tuple[FetchOutcome, tuple[Stored, ...]]:
         fetch = FollowerFetch(
             ask.sender,
             request.fetch_offset,
@@ -382,13 +382,13 @@ class ReplicaWorld:
                 self.run(node)
             who = f"{name_of(node.broker_id)} tells {name_of(ask.sender)}"
             self.events.append(f"{who} that it diverged: epoch {accepted[0]} ends at {accepted[1]}")
-            return Fetched(diverging=accepted), ()
+            return FetchOutcome(diverging=accepted), ()
         leader.on_fetch(accepted)
         self.run(node)
         end_offset = min(request.fetch_offset + FETCH_RECORDS_MAX, node.log.end_offset)
         records = tuple(node.log.records[request.fetch_offset : end_offset])
         return (
-            Fetched(Offset(end_offset) if records else None, leader.high_watermark, leader.log_start_offset),
+            FetchOutcome(Offset(end_offset) if records else None, leader.high_watermark, leader.log_start_offset),
             records,
         )
 
@@ -401,7 +401,7 @@ class ReplicaWorld:
             return  # it answers the machine of another epoch
         if isinstance(outcome, KafkaError):
             follower.on_refused(request.number, outcome.code, self.now_ms)
-        elif isinstance(outcome, Fetched):
+        elif isinstance(outcome, FetchOutcome):
             follower.on_fetched(request.number, outcome, self.now_ms)
         elif isinstance(request, LogStartRequest):
             assert isinstance(outcome, int)

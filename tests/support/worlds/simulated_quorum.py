@@ -12,7 +12,7 @@ from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch, Offset, uuid_text
 from tidelog.controller import ConfigChange, ConfigOperation, ConfigsToAlter
 from tidelog.log.directory import LogDirectory
 from tidelog.log.files.checkpoint import MetaProperties
-from tidelog.metadata import ConfigResource, ResourceType
+from tidelog.metadata import ResourceKey, ResourceType
 from tidelog.net.address import Address
 from tidelog.net.connection import ConnectionSettings, open_connection
 from tidelog.quorum.values import ReplicaKey, SnapshotId, Voter, VoterSet
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 CLUSTER = ClusterId("jtxwXpv4Sgyz09Nvdi2SYg")
 PORT = 9093
-EVERYBODY = ConfigResource(ResourceType.BROKER, "")
+EVERYBODY = ResourceKey(ResourceType.BROKER, "")
 SETTING = "message.max.bytes"
 WAIT_SECONDS_MAX = 60.0
 POLL_SECONDS = 0.005

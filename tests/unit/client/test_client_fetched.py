@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.base.errors import Code, MalformedBatchError
-from tidelog.client.core.fetched import Aborted, Fetched, read_fetched
+from tidelog.client.core.fetched import Aborted, FetchedRange, read_fetched
 from tidelog.records.batch import BatchBuilder
 
 
@@ -24,7 +24,7 @@ def batch(base_offset: int, count: int = 2, *, epoch: int = 0, producer_id: int 
 
 def fetched(
     data: bytes, fetch_offset: int = 0, *, aborted: list[Aborted] | None = None, check_crcs: bool = True
-) -> Fetched:
+) -> FetchedRange:
     return read_fetched(
         data,
         fetch_offset,
@@ -36,7 +36,7 @@ def fetched(
     )
 
 
-def shown(found: Fetched) -> list[int]:
+def shown(found: FetchedRange) -> list[int]:
     return [header.base_offset for _, header in found.batches]
 
 

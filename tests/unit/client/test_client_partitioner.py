@@ -10,7 +10,7 @@ import pytest
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, PartitionIndex, TopicPartition
 from tidelog.client.core.accumulator import PartitionQueue
-from tidelog.client.core.metadata_cache import PartitionView, TopicView
+from tidelog.client.core.metadata_cache import CachedPartition, TopicView
 from tidelog.client.core.partitioner import StickyPartitioner
 from tidelog.client.core.route import Route
 from tidelog.records.keys import partition_for_key
@@ -32,8 +32,8 @@ def test_records_without_a_key_stick_to_a_partition_for_a_batch_then_move() -> N
     assert set(chosen) == {0, 1, 2}
 
 
-def view(index: int, leader: int | None) -> PartitionView:
-    return PartitionView(PartitionIndex(index), None if leader is None else BrokerId(leader), LeaderEpoch(0))
+def view(index: int, leader: int | None) -> CachedPartition:
+    return CachedPartition(PartitionIndex(index), None if leader is None else BrokerId(leader), LeaderEpoch(0))
 
 
 def test_a_route_prefers_partitions_that_have_a_leader_but_keys_go_where_they_must() -> None:

@@ -17,7 +17,7 @@ from tidelog.base.errors import (
 )
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.client.core.fetched import read_fetched
-from tidelog.client.core.metadata_cache import PartitionView
+from tidelog.client.core.metadata_cache import CachedPartition
 from tidelog.client.core.needs import EARLIEST, LATEST, FetchFrom, LookUp, NeedsMetadata, Validate
 from tidelog.client.core.positions import UNDEFINED_MS_MAX
 from tidelog.client.core.reader import PartitionReader, Phase
@@ -48,7 +48,7 @@ class Bench:
     def metadata(self, *, epoch: int | None = None, topic_id: int | None = None, leader: int | None = 1) -> None:
         self.epoch = self.epoch if epoch is None else epoch
         self.topic_id = self.topic_id if topic_id is None else topic_id
-        view = PartitionView(PartitionIndex(0), None if leader is None else BrokerId(leader), LeaderEpoch(self.epoch))
+        view = CachedPartition(PartitionIndex(0), None if leader is None else BrokerId(leader), LeaderEpoch(self.epoch))
         self.reader.on_metadata(TopicId(UUID(int=self.topic_id)), view, self.now_ms)
 
     def need(self) -> object:

@@ -13,7 +13,7 @@ from tidelog.base.errors import Code, KafkaError, NetworkError, RecordsLostError
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.client.core.accumulator import Accumulator, Delivered, PendingBatch
 from tidelog.client.core.metadata_cache import MetadataCache
-from tidelog.client.core.sender import Answered, Send, Sender, SenderSettings
+from tidelog.client.core.sender import BatchAnswer, ProduceSend, Sender, SenderSettings
 from tidelog.wire.messages.api_03_metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -66,7 +66,7 @@ class Bench:
         self.accumulator.close_batch(queue)
         return batch
 
-    def sends(self, *, flushing: bool = True) -> list[Send]:
+    def sends(self, *, flushing: bool = True) -> list[ProduceSend]:
         """What goes out now; a producer id is given as soon as one is asked for."""
         sends = self.sender.take_sends(self.now_ms, flushing=flushing, ready=lambda broker_id: True)
         if self.sender.needs_producer_id:
@@ -82,7 +82,7 @@ class Bench:
 
     def answer(self, batch: PendingBatch, code: Code = Code.NONE, base_offset: int | None = None) -> None:
         self.sender.on_request_ended(self._broker())
-        self.sender.on_answer(batch, Answered(code, None, base_offset), self.now_ms)
+        self.sender.on_answer(batch, BatchAnswer(code, None, base_offset), self.now_ms)
 
     def lose(self, batch: PendingBatch) -> None:
         self.sender.on_request_ended(self._broker())
@@ -287,7 +287,7 @@ def test_a_producer_that_retention_forgot_goes_on_under_a_new_id() -> None:
     bench.add(2)
     batch = bench.send_one()
     bench.sender.on_request_ended(next(iter(bench.cache.brokers)))
-    bench.sender.on_answer(batch, Answered(Code.UNKNOWN_PRODUCER_ID, None, None, None, 6), bench.now_ms)
+    bench.sender.on_answer(batch, BatchAnswer(Code.UNKNOWN_PRODUCER_ID, None, None, None, 6), bench.now_ms)
     assert bench.sender.take_losses() == []
     bench.wait()
     again = bench.send_one()
@@ -348,19 +348,19 @@ class ModelLeader:
         self.log: list[bytes] = []
         self.last: dict[int, deque[tuple[int, int, int]]] = {}  # by producer id: (first, next, offset) of five batches
 
-    def append(self, batch: PendingBatch) -> Answered:
+    def append(self, batch: PendingBatch) -> BatchAnswer:
         assert batch.sequence is not None
         values = [value for value in batch.values if value is not None]
         known = self.last.setdefault(batch.producer_id, deque(maxlen=5))
         for first, _, offset in known:
             if first == batch.sequence:
-                return Answered(Code.NONE, None, offset)
+                return BatchAnswer(Code.NONE, None, offset)
         if batch.sequence != (known[-1][1] if known else 0):
-            return Answered(Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            return BatchAnswer(Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
         offset = len(self.log)
         self.log += values
         known.append((batch.sequence, batch.sequence + len(values), offset))
-        return Answered(Code.NONE, None, offset)
+        return BatchAnswer(Code.NONE, None, offset)
 
 
 FATES = ("fine", "fine", "fine", "lose request", "lose answer", "refuse", "late", "too large", "wait")

@@ -17,7 +17,7 @@ from tidelog.controller import (
     BrokerChange,
 )
 from tidelog.journal import Decision, Journal
-from tidelog.metadata import Endpoint
+from tidelog.metadata import RegisteredEndpoint
 from tidelog.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -126,7 +126,7 @@ def test_the_same_process_registers_again() -> None:
     cluster.begin_sessions()
     assert cluster.register_beside(registration) == BrokerChange(cluster.epochs[ONE])
     assert cluster.journal.next_offset == end_offset
-    moved = replace(registration, endpoints=(Endpoint("PLAINTEXT", "elsewhere", 9092),))
+    moved = replace(registration, endpoints=(RegisteredEndpoint("PLAINTEXT", "elsewhere", 9092),))
     cluster.run(cluster.decide_register(moved))
     broker = cluster.image.brokers[ONE]
     assert (broker.endpoints, broker.broker_epoch, broker.is_active) == (moved.endpoints, cluster.epochs[ONE], True)

@@ -17,16 +17,16 @@ from tidelog.controller import (
     ConfigsToAlter,
     ControllerSettings,
     ControllerState,
-    NewTopic,
+    TopicToCreate,
 )
-from tidelog.metadata import ConfigResource, Endpoint, ResourceType
+from tidelog.metadata import RegisteredEndpoint, ResourceKey, ResourceType
 from tidelog.metadata.configs import BrokerSettings, ConfigSource, topic_entries, topic_values
 from tidelog.metadata.configs.topic import CLEANUP_POLICY
 from tidelog.metadata.records import ConfigRecord
 
-TOPIC = ConfigResource(ResourceType.TOPIC, "t")
-BROKER = ConfigResource(ResourceType.BROKER, "1")
-ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
+TOPIC = ResourceKey(ResourceType.TOPIC, "t")
+BROKER = ResourceKey(ResourceType.BROKER, "1")
+ALL_BROKERS = ResourceKey(ResourceType.BROKER, "")
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
 
@@ -51,11 +51,11 @@ def cluster(static: Mapping[str, str] | None = None, configs: Sequence[tuple[str
     """Broker 1, which is the controller's own, with topic t."""
     settings = ControllerSettings(broker=BrokerSettings.of(static or {}), node_id=BrokerId(1))
     state = ControllerState(settings)
-    broker = BrokerToRegister(BrokerId(1), UUID(int=1), (Endpoint("PLAINTEXT", "h", 9092),))
+    broker = BrokerToRegister(BrokerId(1), UUID(int=1), (RegisteredEndpoint("PLAINTEXT", "h", 9092),))
     registered = state.decide_register_broker(broker, next_offset=Offset(0))
     apply(state, registered.records)
     apply(state, state.decide_unfence_broker(BrokerId(1), registered.reply.broker_epoch).records)
-    apply(state, state.decide_create_topics([NewTopic("t", configs=configs)], rng=FirstRng()).records)
+    apply(state, state.decide_create_topics([TopicToCreate("t", configs=configs)], rng=FirstRng()).records)
     return state
 
 
@@ -66,7 +66,7 @@ def apply(state: ControllerState, records: Sequence[object]) -> None:
 
 def change(
     state: ControllerState,
-    resource: ConfigResource,
+    resource: ResourceKey,
     *changes: tuple[str, int, str | None],
     replaces_all: bool = False,
     validate_only: bool = False,
@@ -78,7 +78,7 @@ def change(
     return result
 
 
-def own(state: ControllerState, resource: ConfigResource) -> Mapping[str, str]:
+def own(state: ControllerState, resource: ResourceKey) -> Mapping[str, str]:
     return state.metadata.image(Offset(0)).configs.get(resource, {})
 
 
@@ -110,9 +110,7 @@ def test_deleting_writes_a_null() -> None:
         (BROKER, "log.retention.ms", "ssl.client.auth"),
     ],
 )
-def test_what_another_release_set_is_in_nobodys_way_and_can_be_deleted(
-    kind: ConfigResource, key: str, old: str
-) -> None:
+def test_what_another_release_set_is_in_nobodys_way_and_can_be_deleted(kind: ResourceKey, key: str, old: str) -> None:
     state = cluster()
     apply(state, [ConfigRecord(resource_type=kind.type, resource_name=kind.name, name=old, value="1:1")])
     assert change(state, kind, (key, SET, "5")).code is Code.NONE
@@ -190,7 +188,7 @@ def test_settings_that_contradict_each_other_are_refused_wherever_they_come_from
 
 def test_each_resource_stands_for_itself() -> None:
     state = cluster()
-    missing = ConfigResource(ResourceType.TOPIC, "nowhere")
+    missing = ResourceKey(ResourceType.TOPIC, "nowhere")
     decision = state.decide_alter_configs(
         [
             ConfigsToAlter(missing, [ConfigChange("retention.ms", SET, "1")]),
@@ -225,11 +223,11 @@ def test_a_resource_named_twice_is_refused_both_times() -> None:
     ],
 )
 def test_resources_that_have_no_settings(kind: ResourceType, name: str, code: Code) -> None:
-    assert change(cluster(), ConfigResource(kind, name), ("retention.ms", SET, "1")).code == code
+    assert change(cluster(), ResourceKey(kind, name), ("retention.ms", SET, "1")).code == code
 
 
 def test_settings_of_a_group_are_kept_whether_or_not_there_is_such_a_group() -> None:
-    state, group = cluster(), ConfigResource(ResourceType.GROUP, "g")
+    state, group = cluster(), ResourceKey(ResourceType.GROUP, "g")
     assert change(state, group, ("consumer.session.timeout.ms", SET, "50000")).code is Code.NONE
     assert own(state, group) == {"consumer.session.timeout.ms": "50000"}
     assert change(state, group, ("consumer.session.timeout.ms", DELETE, None)).code is Code.NONE
@@ -248,7 +246,7 @@ def test_settings_of_a_group_are_kept_whether_or_not_there_is_such_a_group() -> 
     ],
 )
 def test_settings_of_a_group_that_brokers_do_not_allow_are_refused(name: str, text: str, says: str) -> None:
-    result = change(cluster(), ConfigResource(ResourceType.GROUP, "g"), (name, SET, text))
+    result = change(cluster(), ResourceKey(ResourceType.GROUP, "g"), (name, SET, text))
     assert result.code is Code.INVALID_CONFIG
     assert says in (result.message or "")
 
@@ -338,11 +336,11 @@ def test_nobody_locks_everybody_out_for_good(name: str) -> None:
 def test_a_topic_sees_what_was_set_for_brokers_the_own_one_first() -> None:
     state = cluster({"log.retention.hours": "1"})
     change(state, ALL_BROKERS, ("log.retention.ms", SET, "20"))
-    new = state.decide_create_topics([NewTopic("new")], rng=FirstRng(88)).reply[0]
+    new = state.decide_create_topics([TopicToCreate("new")], rng=FirstRng(88)).reply[0]
     shared = next(entry for entry in new.configs if entry.name == "retention.ms")
     assert (shared.value, shared.source) == ("20", ConfigSource.DYNAMIC_DEFAULT_BROKER)
     change(state, BROKER, ("log.retention.ms", SET, "30"))
-    new = state.decide_create_topics([NewTopic("new")], rng=FirstRng(88)).reply[0]
+    new = state.decide_create_topics([TopicToCreate("new")], rng=FirstRng(88)).reply[0]
     mine = next(entry for entry in new.configs if entry.name == "retention.ms")
     assert [(one.name, one.value) for one in mine.synonyms] == [
         ("log.retention.ms", "30"),

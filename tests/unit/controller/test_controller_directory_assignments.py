@@ -26,12 +26,12 @@ from tidelog.controller import (
     ControllerState,
     ElectionType,
     Heartbeat,
-    NewTopic,
+    TopicToCreate,
 )
 from tidelog.controller.directory_assignments import ReplicaInDirectory
 from tidelog.controller.leaders import LOST_DIRECTORY, lies_online
 from tidelog.journal import Decision
-from tidelog.metadata import Endpoint, PartitionImage
+from tidelog.metadata import PartitionImage, RegisteredEndpoint
 from tidelog.metadata.features import own_features
 from tidelog.metadata.records import PartitionChangeRecord
 from tidelog.metadata.records.cluster import FeatureLevelRecord
@@ -51,12 +51,12 @@ class Cluster:
         for broker_id in (ONE, TWO):
             log_dirs = (A, B) if broker_id == ONE else (UUID(int=1_003), UUID(int=1_004))
             broker = BrokerToRegister(
-                broker_id, UUID(int=broker_id), (Endpoint("PLAINTEXT", "h", 9092),), log_dirs=log_dirs
+                broker_id, UUID(int=broker_id), (RegisteredEndpoint("PLAINTEXT", "h", 9092),), log_dirs=log_dirs
             )
             change = self.run(self.state.decide_register_broker(broker, next_offset=Offset(self.offset)))
             self.epochs[broker_id] = change.broker_epoch
             self.run(self.state.decide_unfence_broker(broker_id, change.broker_epoch))
-        new = NewTopic("flights", assignments=tuple((index, (ONE, TWO)) for index in range(3)))
+        new = TopicToCreate("flights", assignments=tuple((index, (ONE, TWO)) for index in range(3)))
         (created,) = self.run(self.state.decide_create_topics([new], rng=Uuids()))
         assert created.code == Code.NONE, created.message
         self.topic_id = self.state.metadata.topics_by_name["flights"].topic_id
@@ -79,7 +79,7 @@ class Cluster:
         return self.state.metadata.topics_by_name["alone"].partitions[0]
 
     def create_alone(self, directory: UUID) -> None:
-        new = NewTopic("alone", assignments=((0, (ONE,)),))
+        new = TopicToCreate("alone", assignments=((0, (ONE,)),))
         self.run(self.state.decide_create_topics([new], rng=Others()))
         self.assign_alone(directory)
 
@@ -93,7 +93,7 @@ class Cluster:
         broker = BrokerToRegister(
             ONE,
             UUID(int=100 + self.offset),
-            (Endpoint("PLAINTEXT", "h", 9092),),
+            (RegisteredEndpoint("PLAINTEXT", "h", 9092),),
             log_dirs=log_dirs,
             features=own_features(),
         )
@@ -180,7 +180,7 @@ def test_what_cannot_be_is_refused_one_by_one() -> None:
     assert len(decision.records) == 1
     assert cluster.assign((3, A), (-1, A)) == (Code.UNKNOWN_TOPIC_OR_PARTITION,) * 2
     assert cluster.assign((0, UUID(int=0)), (0, UUID(int=1))) == (Code.INVALID_REQUEST,) * 2
-    new = NewTopic("alone", assignments=((0, (TWO,)),))
+    new = TopicToCreate("alone", assignments=((0, (TWO,)),))
     cluster.run(cluster.state.decide_create_topics([new], rng=Others()))
     alone = cluster.state.metadata.topics_by_name["alone"].topic_id
     one = ReplicaInDirectory(alone, PartitionIndex(0), A)
@@ -218,7 +218,7 @@ def test_a_broker_that_registered_before_there_were_words_for_directories_has_lo
     cluster = Cluster()
     cluster.state.apply(FeatureLevelRecord(name="metadata.version", feature_level=16))
     broker = BrokerToRegister(
-        ONE, UUID(int=9), (Endpoint("PLAINTEXT", "h", 9092),), log_dirs=(A, B), features=own_features()
+        ONE, UUID(int=9), (RegisteredEndpoint("PLAINTEXT", "h", 9092),), log_dirs=(A, B), features=own_features()
     )
     change = cluster.run(cluster.state.decide_register_broker(broker, next_offset=Offset(cluster.offset)))
     cluster.epochs[ONE] = change.broker_epoch
@@ -305,7 +305,7 @@ def test_who_was_the_last_in_sync_is_not_elected_once_it_is_lost(level: int) -> 
     """Nor where the level of metadata.version has no words for who is eligible: the ISR becomes empty all the same."""
     cluster = Cluster()
     cluster.state.apply(FeatureLevelRecord(name="metadata.version", feature_level=level))
-    new = NewTopic("alone", assignments=((0, (ONE,)),))
+    new = TopicToCreate("alone", assignments=((0, (ONE,)),))
     cluster.run(cluster.state.decide_create_topics([new], rng=Others()))
     cluster.assign_alone(LOST_DIRECTORY)
     state = cluster.alone()

@@ -19,7 +19,7 @@ from tidelog.controller import (
     Heartbeat,
 )
 from tidelog.journal import Decision
-from tidelog.metadata import ConfigResource, PartitionImage, ResourceType
+from tidelog.metadata import PartitionImage, ResourceKey, ResourceType
 from tidelog.metadata.records import ConfigRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
 
 ONE, TWO, THREE = (BrokerId(number) for number in (1, 2, 3))
@@ -138,7 +138,7 @@ def test_who_commits_alone_leaves_nobody_else_eligible() -> None:
     for name in ("t", "other"):
         add(state, name, leader=1, isr=(1,), eligible=(2,))
         state.apply(ConfigRecord(resource_type=2, resource_name=name, name="min.insync.replicas", value="2"))
-    change = ConfigsToAlter(ConfigResource(ResourceType.TOPIC, "t"), [ConfigChange("min.insync.replicas", 0, "1")])
+    change = ConfigsToAlter(ResourceKey(ResourceType.TOPIC, "t"), [ConfigChange("min.insync.replicas", 0, "1")])
     decision = state.decide_alter_configs([change])
     assert len(decision.records) == 2
     run(state, decision)
@@ -152,7 +152,7 @@ def test_what_all_brokers_share_changes_who_is_eligible_too() -> None:
     add(state, "t", leader=1, isr=(1,), eligible=(2,))
     add(state, "once", leader=1, isr=(1,), known=(2,))
     add(state, "settled", leader=1, isr=(1, 2))
-    everywhere = ConfigResource(ResourceType.BROKER, "")
+    everywhere = ResourceKey(ResourceType.BROKER, "")
     state.apply(ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2"))
     unrelated = ConfigsToAlter(everywhere, [ConfigChange("log.retention.ms", 0, "77000000")])
     assert len(state.decide_alter_configs([unrelated]).records) == 1
@@ -166,18 +166,18 @@ def test_what_all_brokers_share_changes_who_is_eligible_too() -> None:
 # Elections that a setting allows.
 
 UNCLEAN = "unclean.leader.election.enable"
-ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
+ALL_BROKERS = ResourceKey(ResourceType.BROKER, "")
 
 
-def allow(state: ControllerState, resource: ConfigResource, text: str | None = "true") -> None:
+def allow(state: ControllerState, resource: ResourceKey, text: str | None = "true") -> None:
     change = ConfigChange(UNCLEAN, 1 if text is None else 0, text)
     decision = state.decide_alter_configs([ConfigsToAlter(resource, [change])])
     assert [one.code for one in decision.reply] == [Code.NONE]
     run(state, decision)
 
 
-def topic(name: str) -> ConfigResource:
-    return ConfigResource(ResourceType.TOPIC, name)
+def topic(name: str) -> ResourceKey:
+    return ResourceKey(ResourceType.TOPIC, name)
 
 
 def test_allowing_it_elects_where_nobody_leads() -> None:

@@ -14,7 +14,7 @@ from tidelog.controller import (
     METADATA_VERSION,
     ControllerSettings,
     ControllerState,
-    FeatureUpdate,
+    FeatureToUpdate,
     QuorumControllers,
     UpdatedFeature,
     UpgradeType,
@@ -24,7 +24,7 @@ from tidelog.metadata.configs import BrokerSettings
 from tidelog.metadata.difference import records_between
 from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.features import first_levels, knows_eligible_leaders, own_features
-from tidelog.metadata.image import ControllerImage, Endpoint, MetadataImage
+from tidelog.metadata.image import ControllerImage, MetadataImage, RegisteredEndpoint
 from tidelog.metadata.records import ConfigRecord, FeatureLevelRecord, PartitionChangeRecord, decode_record
 
 NAME = "metadata.version"
@@ -54,7 +54,7 @@ def start(cluster: Cluster, broker_id: BrokerId, previous: BrokerEpoch | None = 
     cluster.unfence(broker_id)
 
 
-def update(cluster: Cluster, *updates: FeatureUpdate, validate_only: bool = False) -> tuple[UpdatedFeature, ...]:
+def update(cluster: Cluster, *updates: FeatureToUpdate, validate_only: bool = False) -> tuple[UpdatedFeature, ...]:
     results: tuple[UpdatedFeature, ...] = cluster.run(
         cluster.state.decide_update_features(updates, validate_only=validate_only).at_once()
     )
@@ -111,37 +111,37 @@ def test_a_new_cluster_begins_at_what_its_operator_says_and_at_the_highest_level
 
 def test_going_up() -> None:
     cluster = at(21, ONE, TWO)
-    assert update(cluster, FeatureUpdate(NAME, 27), validate_only=True) == (UpdatedFeature(NAME, Code.NONE),)
+    assert update(cluster, FeatureToUpdate(NAME, 27), validate_only=True) == (UpdatedFeature(NAME, Code.NONE),)
     assert level_of(cluster) == 21
-    assert update(cluster, FeatureUpdate(NAME, 27)) == (UpdatedFeature(NAME, Code.NONE),)
+    assert update(cluster, FeatureToUpdate(NAME, 27)) == (UpdatedFeature(NAME, Code.NONE),)
     assert level_of(cluster) == 27
     end_offset = cluster.journal.next_offset
-    assert update(cluster, FeatureUpdate(NAME, 27)) == (UpdatedFeature(NAME, Code.NONE),)
+    assert update(cluster, FeatureToUpdate(NAME, 27)) == (UpdatedFeature(NAME, Code.NONE),)
     assert cluster.journal.next_offset == end_offset
 
 
 def test_going_down_safely_where_the_records_are_the_same() -> None:
     cluster = at(27, ONE)
-    assert update(cluster, FeatureUpdate(NAME, 23, SAFELY))[0].code == Code.NONE
+    assert update(cluster, FeatureToUpdate(NAME, 23, SAFELY))[0].code == Code.NONE
     assert level_of(cluster) == 23
 
 
 @pytest.mark.parametrize(
     ("wanted", "says"),
     [
-        (FeatureUpdate(NAME, 23), "is at 25 .4.0-IV3.: to go down to 23 .4.0-IV1., ask for a downgrade"),
-        (FeatureUpdate(NAME, 27, SAFELY), "would be an upgrade"),
-        (FeatureUpdate(NAME, 27, UNSAFELY), "would be an upgrade"),
-        (FeatureUpdate(NAME, 22, SAFELY), "only an unsafe downgrade"),
-        (FeatureUpdate(NAME, 9, UNSAFELY), "below the lowest level, 10 .3.5-IV1."),
-        (FeatureUpdate(NAME, 0, UNSAFELY), "below the lowest level"),
-        (FeatureUpdate(NAME, -1, UNSAFELY), "below the lowest level"),
-        (FeatureUpdate(NAME, 31), "the active controller supports 10 .3.5-IV1. to 30 .4.3-IV0."),
-        (FeatureUpdate(NAME, 26, 0), "upgrade type 0 is none of"),
-        (FeatureUpdate("metadata.versoin", 26), "no feature 'metadata.versoin'; there is metadata.version"),
+        (FeatureToUpdate(NAME, 23), "is at 25 .4.0-IV3.: to go down to 23 .4.0-IV1., ask for a downgrade"),
+        (FeatureToUpdate(NAME, 27, SAFELY), "would be an upgrade"),
+        (FeatureToUpdate(NAME, 27, UNSAFELY), "would be an upgrade"),
+        (FeatureToUpdate(NAME, 22, SAFELY), "only an unsafe downgrade"),
+        (FeatureToUpdate(NAME, 9, UNSAFELY), "below the lowest level, 10 .3.5-IV1."),
+        (FeatureToUpdate(NAME, 0, UNSAFELY), "below the lowest level"),
+        (FeatureToUpdate(NAME, -1, UNSAFELY), "below the lowest level"),
+        (FeatureToUpdate(NAME, 31), "the active controller supports 10 .3.5-IV1. to 30 .4.3-IV0."),
+        (FeatureToUpdate(NAME, 26, 0), "upgrade type 0 is none of"),
+        (FeatureToUpdate("metadata.versoin", 26), "no feature 'metadata.versoin'; there is metadata.version"),
     ],
 )
-def test_what_is_refused(wanted: FeatureUpdate, says: str) -> None:
+def test_what_is_refused(wanted: FeatureToUpdate, says: str) -> None:
     cluster = at(25, ONE)
     (result,) = update(cluster, wanted)
     assert result.code == Code.INVALID_UPDATE_VERSION
@@ -154,20 +154,20 @@ def test_a_broker_that_cannot_follow_holds_all_back_even_fenced() -> None:
     cluster = at(21, ONE)
     old = replace(cluster.registration(TWO), features=((NAME, 10, 23),))
     cluster.run(cluster.decide_register(old))
-    (result,) = update(cluster, FeatureUpdate(NAME, 27))
+    (result,) = update(cluster, FeatureToUpdate(NAME, 27))
     assert result.code == Code.INVALID_UPDATE_VERSION
     assert result.message == (
         "metadata.version 27 (4.1-IV1): broker 2 supports 10 (3.5-IV1) to 23 (4.0-IV1); upgrade it, or unregister it"
     )
-    assert update(cluster, FeatureUpdate(NAME, 23))[0].code == Code.NONE
+    assert update(cluster, FeatureToUpdate(NAME, 23))[0].code == Code.NONE
 
 
 def test_all_are_updated_or_none() -> None:
     cluster = at(21, ONE)
-    good, bad = update(cluster, FeatureUpdate(NAME, 27), FeatureUpdate("other", 1))
+    good, bad = update(cluster, FeatureToUpdate(NAME, 27), FeatureToUpdate("other", 1))
     assert (good.code, bad.code) == (Code.FEATURE_UPDATE_FAILED, Code.INVALID_UPDATE_VERSION)
     assert good.message == "nothing was changed, because of other"
-    twice = update(cluster, FeatureUpdate(NAME, 27), FeatureUpdate(NAME, 27))
+    twice = update(cluster, FeatureToUpdate(NAME, 27), FeatureToUpdate(NAME, 27))
     assert [one.code for one in twice] == [Code.INVALID_REQUEST] * 2
     assert level_of(cluster) == 21
 
@@ -178,10 +178,10 @@ def test_a_feature_that_is_not_served_is_at_level_0_and_stays_there(upgrade_type
     cluster = at(27, ONE)
     cluster.run(cluster.decide_register(replace(cluster.registration(TWO), features=((NAME, 10, 27),))))
     before = cluster.journal.next_offset
-    off = [FeatureUpdate(name, 0, upgrade_type) for name in ("transaction.version", "streams.version")]
-    assert [one.code for one in update(cluster, FeatureUpdate(NAME, 27), *off)] == [Code.NONE] * 3
+    off = [FeatureToUpdate(name, 0, upgrade_type) for name in ("transaction.version", "streams.version")]
+    assert [one.code for one in update(cluster, FeatureToUpdate(NAME, 27), *off)] == [Code.NONE] * 3
     assert cluster.journal.next_offset == before, "nobody finalizes a feature at level 0"
-    _, on = update(cluster, off[0], FeatureUpdate("streams.version", 1))
+    _, on = update(cluster, off[0], FeatureToUpdate("streams.version", 1))
     assert on.code == Code.INVALID_UPDATE_VERSION
     assert on.message == "streams.version 1: the active controller does not serve it"
     assert set(cluster.image.features) == {NAME}
@@ -191,24 +191,24 @@ def test_a_feature_that_is_not_served_is_at_level_0_and_stays_there(upgrade_type
 def test_a_release_is_asked_for_whole_and_what_is_not_served_of_it_stays_off(level: int, upgrade_type: int) -> None:
     cluster = at(25 if upgrade_type == UP else 30, ONE)
     named = {NAME: level, "streams.version": 1}
-    results = update(cluster, *(FeatureUpdate(name, level, upgrade_type) for name, level in named.items()))
+    results = update(cluster, *(FeatureToUpdate(name, level, upgrade_type) for name, level in named.items()))
     assert [one.code for one in results] == [Code.NONE] * 2
     assert results[1].message == "streams.version stays at 0: this release does not serve it"
     assert level_of(cluster) == level
     assert "streams.version" not in cluster.image.features
-    (refused,) = update(cluster, FeatureUpdate("streams.version", 1))
+    (refused,) = update(cluster, FeatureToUpdate("streams.version", 1))
     assert refused.message == "streams.version 1: the active controller does not serve it"
-    _, unknown = update(cluster, FeatureUpdate(NAME, level, UP), FeatureUpdate("streams.version", 2))
+    _, unknown = update(cluster, FeatureToUpdate(NAME, level, UP), FeatureToUpdate("streams.version", 2))
     assert unknown.code == Code.INVALID_UPDATE_VERSION, "Kafka has no such level"
 
 
 def test_a_downgrade_to_a_release_raises_nothing() -> None:
     cluster = at(29, ONE)
-    results = update(cluster, FeatureUpdate(NAME, 27, SAFELY), FeatureUpdate("group.version", 1, SAFELY))
+    results = update(cluster, FeatureToUpdate(NAME, 27, SAFELY), FeatureToUpdate("group.version", 1, SAFELY))
     assert [one.code for one in results] == [Code.NONE] * 2
     assert results[1].message == "group.version stays at 0: a downgrade raises nothing"
     assert cluster.image.features.get("group.version") is None
-    (alone,) = update(cluster, FeatureUpdate("group.version", 1, SAFELY))
+    (alone,) = update(cluster, FeatureToUpdate("group.version", 1, SAFELY))
     assert alone.code == Code.INVALID_UPDATE_VERSION
 
 
@@ -217,7 +217,7 @@ def test_the_quorum_says_whether_its_voters_can_go_into_the_log() -> None:
     cluster = at(30, ONE)
     can, cannot = QuorumControllers((ONE,)), QuorumControllers((ONE,), why_not_in_log="voter 3 has not fetched")
     there = QuorumControllers((ONE,), kraft_version=1)
-    up, down = FeatureUpdate("kraft.version", 1), FeatureUpdate("kraft.version", 0, UNSAFELY)
+    up, down = FeatureToUpdate("kraft.version", 1), FeatureToUpdate("kraft.version", 0, UNSAFELY)
     assert cluster.state.decide_update_features([up], of_quorum=can).at_once() == Decision(
         (FeatureLevelRecord(name=ELIGIBLE, feature_level=1),), (UpdatedFeature("kraft.version", Code.NONE),)
     )
@@ -225,7 +225,7 @@ def test_the_quorum_says_whether_its_voters_can_go_into_the_log() -> None:
     assert ask(cluster, there, up).code == Code.NONE
     assert "do not go back into the settings" in (ask(cluster, there, down).message or "")
     assert ask(cluster, can, down).code == Code.NONE, "nothing changes"
-    of_release = (FeatureUpdate(NAME, 29, UNSAFELY), FeatureUpdate("kraft.version", 1, SAFELY))
+    of_release = (FeatureToUpdate(NAME, 29, UNSAFELY), FeatureToUpdate("kraft.version", 1, SAFELY))
     assert ask(cluster, can, *of_release).message == "kraft.version stays at 0: a downgrade raises nothing"
     old = replace(cluster.registration(TWO), features=((NAME, 10, 30), (ELIGIBLE, 0, 1), ("kraft.version", 0, 0)))
     cluster.run(cluster.decide_register(old))
@@ -271,7 +271,7 @@ def test_who_kept_a_seat_for_want_of_words_is_eligible_once_there_are() -> None:
     cluster.create("led", [ONE])
     cluster.fence(TWO)
     assert leadership(cluster.partition("gone")) == (None, 1, (2,))
-    update(cluster, FeatureUpdate(NAME, 23))
+    update(cluster, FeatureToUpdate(NAME, 23))
     assert leadership(cluster.partition("gone")) == (None, 1, ())
     assert cluster.partition("gone").eligible_leader_replicas == (TWO,)
     assert leadership(cluster.partition("led")) == (1, 0, (1,))
@@ -313,7 +313,7 @@ def test_an_unsafe_downgrade_takes_out_what_the_lower_level_cannot_say() -> None
     before = cluster.partition("gone"), cluster.partition("led")
     assert (before[0].isr, set(before[0].eligible_leader_replicas)) == ((), {ONE, TWO})
     assert (before[1].isr, before[1].eligible_leader_replicas) == ((THREE,), (ONE,))
-    assert update(cluster, FeatureUpdate(NAME, 16, UNSAFELY))[0].code == Code.NONE
+    assert update(cluster, FeatureToUpdate(NAME, 16, UNSAFELY))[0].code == Code.NONE
     after = cluster.partition("gone"), cluster.partition("led")
     assert (set(after[0].isr), after[0].leader) == ({ONE, TWO}, None)
     assert (after[1].isr, after[1].leader, after[1].leader_epoch) == ((THREE,), THREE, before[1].leader_epoch)
@@ -337,7 +337,7 @@ def with_eligible(level: int) -> Cluster:
     return cluster
 
 
-def batch_of(cluster: Cluster, *updates: FeatureUpdate) -> tuple[object, ...]:
+def batch_of(cluster: Cluster, *updates: FeatureToUpdate) -> tuple[object, ...]:
     return tuple(cluster.state.decide_update_features(updates).at_once().records)
 
 
@@ -345,21 +345,21 @@ def batch_of(cluster: Cluster, *updates: FeatureUpdate) -> tuple[object, ...]:
 @pytest.mark.parametrize("before", [22, 23, 27])
 def test_what_a_level_gave_is_said_in_the_batch_of_the_upgrade(before: int, level: int) -> None:
     cluster = at(before, ONE)
-    assert batch_of(cluster, FeatureUpdate(NAME, level)) == (
+    assert batch_of(cluster, FeatureToUpdate(NAME, level)) == (
         FeatureLevelRecord(name=NAME, feature_level=level),
         FeatureLevelRecord(name=ELIGIBLE, feature_level=1),
     )
-    update(cluster, FeatureUpdate(NAME, level))
+    update(cluster, FeatureToUpdate(NAME, level))
     assert cluster.image.features[ELIGIBLE] == 1
 
 
 def test_to_levels_that_older_releases_know_nothing_is_said_of_it() -> None:
     """They do not know the feature, and could not join again; they go by metadata.version, and so does this one."""
     cluster = at(23, ONE)
-    assert batch_of(cluster, FeatureUpdate(NAME, 27)) == (FeatureLevelRecord(name=NAME, feature_level=27),)
-    of_4_0 = (FeatureUpdate(NAME, 25), FeatureUpdate(ELIGIBLE, 0))
+    assert batch_of(cluster, FeatureToUpdate(NAME, 27)) == (FeatureLevelRecord(name=NAME, feature_level=27),)
+    of_4_0 = (FeatureToUpdate(NAME, 25), FeatureToUpdate(ELIGIBLE, 0))
     assert batch_of(cluster, *of_4_0) == (FeatureLevelRecord(name=NAME, feature_level=25),)
-    of_4_1 = (FeatureUpdate(NAME, 27), FeatureUpdate(ELIGIBLE, 1))
+    of_4_1 = (FeatureToUpdate(NAME, 27), FeatureToUpdate(ELIGIBLE, 1))
     assert batch_of(cluster, *of_4_1)[1:] == (FeatureLevelRecord(name=ELIGIBLE, feature_level=1),)
 
 
@@ -370,8 +370,8 @@ def test_lowering_it_clears_who_is_eligible_in_the_same_batch(
 ) -> None:
     cluster = with_eligible(level)
     if is_said:
-        update(cluster, FeatureUpdate(ELIGIBLE, 1))
-    lowered = FeatureUpdate(ELIGIBLE, 0, upgrade_type)
+        update(cluster, FeatureToUpdate(ELIGIBLE, 1))
+    lowered = FeatureToUpdate(ELIGIBLE, 0, upgrade_type)
     assert [type(record) for record in batch_of(cluster, lowered)] == [PartitionChangeRecord] * 2 + [FeatureLevelRecord]
     assert update(cluster, lowered)[0].code == Code.NONE
     assert cluster.partition("a").eligible_leader_replicas == ()
@@ -383,19 +383,19 @@ def test_lowering_it_clears_who_is_eligible_in_the_same_batch(
         snapshot.apply(record)
     assert snapshot.features == cluster.image.features
     assert not knows_eligible_leaders(snapshot.features)
-    assert update(cluster, FeatureUpdate(ELIGIBLE, 1))[0].code == Code.NONE
+    assert update(cluster, FeatureToUpdate(ELIGIBLE, 1))[0].code == Code.NONE
     assert cluster.partition("gone").eligible_leader_replicas == (TWO,)
     assert cluster.partition("a").eligible_leader_replicas == (ONE,)
 
 
 def test_below_its_level_nothing_is_said_of_it_and_above_nothing_is_remembered() -> None:
     cluster = with_eligible(30)
-    update(cluster, FeatureUpdate(ELIGIBLE, 1))
-    update(cluster, FeatureUpdate(NAME, 22, UNSAFELY))
+    update(cluster, FeatureToUpdate(ELIGIBLE, 1))
+    update(cluster, FeatureToUpdate(NAME, 22, UNSAFELY))
     assert cluster.image.features == {NAME: 22}
     assert leadership(cluster.partition("gone")) == (None, 1, (TWO,))
     stale = cluster.journal.committed.metadata.image(None)
-    update(cluster, FeatureUpdate(NAME, 27))
+    update(cluster, FeatureToUpdate(NAME, 27))
     assert cluster.image.features == {NAME: 27}
     assert cluster.partition("gone").eligible_leader_replicas == (TWO,)
     for base in (stale, replace(stale, features={NAME: 27, ELIGIBLE: 1}), replace(stale, features={ELIGIBLE: 0})):
@@ -408,15 +408,18 @@ def test_below_its_level_nothing_is_said_of_it_and_above_nothing_is_remembered()
 @pytest.mark.parametrize(
     ("updates", "says"),
     [
-        ((FeatureUpdate(NAME, 22, UNSAFELY), FeatureUpdate(ELIGIBLE, 1)), "needs metadata.version 23 .4.0-IV1. or abo"),
-        ((FeatureUpdate(ELIGIBLE, 0),), "is at 1: to go down to 0, ask for a downgrade"),
-        ((FeatureUpdate(NAME, 30), FeatureUpdate(ELIGIBLE, 0)), "is at 1: to go down to 0, ask for a downgrade"),
-        ((FeatureUpdate(ELIGIBLE, 2),), "the active controller supports 0 to 1"),
+        (
+            (FeatureToUpdate(NAME, 22, UNSAFELY), FeatureToUpdate(ELIGIBLE, 1)),
+            "needs metadata.version 23 .4.0-IV1. or abo",
+        ),
+        ((FeatureToUpdate(ELIGIBLE, 0),), "is at 1: to go down to 0, ask for a downgrade"),
+        ((FeatureToUpdate(NAME, 30), FeatureToUpdate(ELIGIBLE, 0)), "is at 1: to go down to 0, ask for a downgrade"),
+        ((FeatureToUpdate(ELIGIBLE, 2),), "the active controller supports 0 to 1"),
     ],
 )
-def test_what_is_refused_of_eligible_leaders(updates: tuple[FeatureUpdate, ...], says: str) -> None:
+def test_what_is_refused_of_eligible_leaders(updates: tuple[FeatureToUpdate, ...], says: str) -> None:
     cluster = at(28, ONE)
-    update(cluster, FeatureUpdate(ELIGIBLE, 1))
+    update(cluster, FeatureToUpdate(ELIGIBLE, 1))
     result = update(cluster, *updates)[-1]
     assert result.code == Code.INVALID_UPDATE_VERSION
     with pytest.raises(AssertionError, match=says):
@@ -424,8 +427,8 @@ def test_what_is_refused_of_eligible_leaders(updates: tuple[FeatureUpdate, ...],
     assert cluster.image.features == {NAME: 28, ELIGIBLE: 1}
 
 
-@pytest.mark.parametrize("wanted", [FeatureUpdate(ELIGIBLE, 1), FeatureUpdate(ELIGIBLE, 0, SAFELY)])
-def test_a_broker_that_knows_nothing_of_it_goes_by_the_metadata_version(wanted: FeatureUpdate) -> None:
+@pytest.mark.parametrize("wanted", [FeatureToUpdate(ELIGIBLE, 1), FeatureToUpdate(ELIGIBLE, 0, SAFELY)])
+def test_a_broker_that_knows_nothing_of_it_goes_by_the_metadata_version(wanted: FeatureToUpdate) -> None:
     cluster = at(27, ONE)
     old = replace(cluster.registration(TWO), features=((NAME, 10, 27), (ELIGIBLE, 0, 0)))
     cluster.run(cluster.decide_register(old))
@@ -444,7 +447,7 @@ def test_what_a_level_rewrites_comes_in_portions_that_are_as_they_would_be_at_on
     cluster.fence(TWO)
     for state in (cluster.state, cluster.journal.committed):
         state.settings = replace(state.settings, partition_changes_max=2)
-    down, up = FeatureUpdate(NAME, level, UNSAFELY), FeatureUpdate(NAME, 27)
+    down, up = FeatureToUpdate(NAME, level, UNSAFELY), FeatureToUpdate(NAME, 27)
     for step in (down, up):
         at_once = cluster.state.decide_update_features([step]).at_once()
         whole = cluster.state.decide_update_features([step])
@@ -460,9 +463,9 @@ def test_what_a_level_rewrites_comes_in_portions_that_are_as_they_would_be_at_on
 
 def test_a_level_without_transactions_is_set_in_one_batch() -> None:
     cluster = at(27, ONE)
-    assert not cluster.state.decide_update_features([FeatureUpdate(NAME, 12, UNSAFELY)]).is_divisible
+    assert not cluster.state.decide_update_features([FeatureToUpdate(NAME, 12, UNSAFELY)]).is_divisible
     cluster = at(12, ONE)
-    assert not cluster.state.decide_update_features([FeatureUpdate(NAME, 27)]).is_divisible
+    assert not cluster.state.decide_update_features([FeatureToUpdate(NAME, 27)]).is_divisible
 
 
 # Controllers that are no brokers.
@@ -470,11 +473,11 @@ def test_a_level_without_transactions_is_set_in_one_batch() -> None:
 
 def controller(controller_id: int, highest: int = METADATA_VERSION, incarnation: int = 1) -> ControllerImage:
     ranges = tuple((name, low, min(high, highest)) for name, low, high in own_features())
-    endpoints = (Endpoint("CONTROLLER", "host", 9093),)
+    endpoints = (RegisteredEndpoint("CONTROLLER", "host", 9093),)
     return ControllerImage(BrokerId(controller_id), UUID(int=incarnation), endpoints, ranges)
 
 
-def ask(cluster: Cluster, of_quorum: QuorumControllers, *updates: FeatureUpdate) -> UpdatedFeature:
+def ask(cluster: Cluster, of_quorum: QuorumControllers, *updates: FeatureToUpdate) -> UpdatedFeature:
     return cluster.state.decide_update_features(updates, of_quorum=of_quorum).at_once().reply[-1]
 
 
@@ -488,14 +491,14 @@ def test_the_metadata_tells_of_controllers_from_the_level_on_that_all_can_read_i
     assert again.records == ()
     assert cluster.journal.next_offset == before + (level >= 28)
     cluster.run(cluster.state.decide_register_controller(controller(9, incarnation=2), members={BrokerId(9)}))
-    update(cluster, FeatureUpdate(NAME, 27, SAFELY))
+    update(cluster, FeatureToUpdate(NAME, 27, SAFELY))
     assert cluster.image.controllers == {}, "an older release could not read it"
 
 
 def test_a_controller_that_cannot_follow_holds_all_back_however_it_is_known() -> None:
     cluster = at(28, ONE)
     cluster.run(cluster.state.decide_register_controller(controller(9, 29), members={BrokerId(9)}))
-    up = FeatureUpdate(NAME, 30)
+    up = FeatureToUpdate(NAME, 30)
     says = (
         "metadata.version 30 (4.3-IV0): controller 9 supports 10 (3.5-IV1) to 29 (4.2-IV1); upgrade it, or take it out"
     )
@@ -510,13 +513,13 @@ def test_a_controller_that_cannot_follow_holds_all_back_however_it_is_known() ->
 def test_a_voter_that_nobody_knows_holds_a_level_back_and_no_downgrade() -> None:
     cluster = at(27, ONE)
     told = QuorumControllers((ONE, BrokerId(9)))
-    message = ask(cluster, told, FeatureUpdate("group.version", 1)).message or ""
+    message = ask(cluster, told, FeatureToUpdate("group.version", 1)).message or ""
     assert "controller 9 votes and has not registered, so what it can work at is not known" in message
-    assert ask(cluster, told, FeatureUpdate(NAME, 25, SAFELY)).code == Code.NONE
-    assert ask(cluster, told, FeatureUpdate(NAME, 27)).code == Code.NONE, "that is no change"
+    assert ask(cluster, told, FeatureToUpdate(NAME, 25, SAFELY)).code == Code.NONE
+    assert ask(cluster, told, FeatureToUpdate(NAME, 27)).code == Code.NONE, "that is no change"
     own = replace(cluster.state.settings, node_id=BrokerId(9))
     cluster.state.settings = own
-    assert ask(cluster, told, FeatureUpdate(NAME, 30)).code == Code.NONE, "it is this one"
+    assert ask(cluster, told, FeatureToUpdate(NAME, 30)).code == Code.NONE, "it is this one"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tidelog.controller import (
 )
 from tidelog.controller.isr_changes import alter_partition
 from tidelog.controller.leaders import NO_DIRECTORY
-from tidelog.metadata import BrokerImage, Endpoint, PartitionImage
+from tidelog.metadata import BrokerImage, PartitionImage, RegisteredEndpoint
 from tidelog.metadata.records import BrokerRegistrationChangeRecord, PartitionRecord, TopicRecord
 
 ONE, TWO, THREE, FOUR = BrokerId(1), BrokerId(2), BrokerId(3), BrokerId(4)
@@ -167,7 +167,7 @@ def test_each_partition_of_a_request_stands_for_itself() -> None:
     state = ControllerState(ControllerSettings())
     epochs = {}
     for number in (1, 2):
-        new = BrokerToRegister(BrokerId(number), UUID(int=number), (Endpoint("PLAINTEXT", "h", 9092),))
+        new = BrokerToRegister(BrokerId(number), UUID(int=number), (RegisteredEndpoint("PLAINTEXT", "h", 9092),))
         registering = state.decide_register_broker(new, next_offset=100 + number)  # type: ignore[arg-type]
         epochs[number] = registering.reply.broker_epoch
         records = [

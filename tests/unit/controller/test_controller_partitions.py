@@ -14,11 +14,11 @@ from tidelog.controller import (
     ControllerSettings,
     ControllerState,
     GrownTopic,
-    NewTopic,
+    TopicToCreate,
     TopicToGrow,
 )
 from tidelog.controller.partitions import PARTITIONS_PER_REQUEST_MAX
-from tidelog.metadata import Endpoint
+from tidelog.metadata import RegisteredEndpoint
 from tidelog.metadata.records import PartitionChangeRecord, PartitionRecord
 
 
@@ -45,13 +45,16 @@ def cluster(brokers: int = 3, fenced: Sequence[int] = (), replicas: int = 2, par
     epochs = {}
     for number in range(1, brokers + 1):
         broker = BrokerToRegister(
-            BrokerId(number), UUID(int=number), (Endpoint("PLAINTEXT", "h", 9092),), log_dirs=(UUID(int=100 + number),)
+            BrokerId(number),
+            UUID(int=number),
+            (RegisteredEndpoint("PLAINTEXT", "h", 9092),),
+            log_dirs=(UUID(int=100 + number),),
         )
         registered = state.decide_register_broker(broker, next_offset=Offset(number))
         apply(state, registered.records)
         epochs[number] = registered.reply.broker_epoch
         apply(state, state.decide_unfence_broker(BrokerId(number), epochs[number]).records)
-    new = NewTopic("t", num_partitions=partitions, replication_factor=replicas)
+    new = TopicToCreate("t", num_partitions=partitions, replication_factor=replicas)
     apply(state, state.decide_create_topics([new], rng=FirstRng()).records)
     for number in fenced:
         apply(state, state.decide_fence_broker(BrokerId(number), epochs[number]).records)

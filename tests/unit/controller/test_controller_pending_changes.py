@@ -39,7 +39,7 @@ from tidelog.controller import pending_changes as pending_changes_module
 from tidelog.controller.partition_scan import LOOKS_PER_CHANGE
 from tidelog.controller.sessions import SESSION_TIMEOUT_MS
 from tidelog.journal import Decision
-from tidelog.metadata import ConfigResource, PartitionImage, ResourceType
+from tidelog.metadata import PartitionImage, ResourceKey, ResourceType
 from tidelog.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -115,7 +115,7 @@ def test_a_small_fence_is_one_batch() -> None:
 
 def test_all_who_fell_silent_leave_each_partition_at_once_and_stay_eligible() -> None:
     cluster = cluster_of(*[ALL] * COUNT)
-    resource = ConfigResource(ResourceType.TOPIC, "a")
+    resource = ResourceKey(ResourceType.TOPIC, "a")
     cluster.run(
         cluster.state.decide_alter_configs([ConfigsToAlter(resource, [ConfigChange("min.insync.replicas", 0, "2")])])
     )
@@ -186,7 +186,7 @@ def test_who_comes_back_is_elected_in_portions() -> None:
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_a_new_incarnation_takes_its_place_when_nothing_is_left_to_the_old_one(is_lost: bool) -> None:
     cluster = cluster_of(*[ALL] * COUNT)
-    resource = ConfigResource(ResourceType.TOPIC, "a")
+    resource = ResourceKey(ResourceType.TOPIC, "a")
     cluster.run(
         cluster.state.decide_alter_configs([ConfigsToAlter(resource, [ConfigChange("min.insync.replicas", 0, "3")])])
     )
@@ -647,7 +647,7 @@ def test_a_registration_works_out_each_partition_once(is_lost: bool, monkeypatch
 
 def needs(count: str, *, topic: str = "a") -> ConfigsToAlter:
     """How many must be in sync, from now on."""
-    return ConfigsToAlter(ConfigResource(ResourceType.TOPIC, topic), [ConfigChange("min.insync.replicas", 0, count)])
+    return ConfigsToAlter(ResourceKey(ResourceType.TOPIC, topic), [ConfigChange("min.insync.replicas", 0, count)])
 
 
 def test_where_fewer_need_to_be_in_sync_nobody_is_eligible_before_the_setting_says_so() -> None:
@@ -680,7 +680,7 @@ def test_to_validate_a_setting_changes_nothing_before_it() -> None:
 
 
 def changed_settings(cluster: Cluster) -> bool:
-    return cluster.image.configs[ConfigResource(ResourceType.TOPIC, "a")]["min.insync.replicas"] == "1"
+    return cluster.image.configs[ResourceKey(ResourceType.TOPIC, "a")]["min.insync.replicas"] == "1"
 
 
 def test_no_heartbeat_lets_a_broker_in_while_it_is_unregistered() -> None:
@@ -769,7 +769,7 @@ def test_unclean_elections_that_a_setting_allows_are_held_in_portions() -> None:
     cluster.unfence(TWO)
     assert leaders(cluster) == [None] * COUNT
     allowed = ConfigsToAlter(
-        ConfigResource(ResourceType.TOPIC, "a"), [ConfigChange("unclean.leader.election.enable", 0, "true")]
+        ResourceKey(ResourceType.TOPIC, "a"), [ConfigChange("unclean.leader.election.enable", 0, "true")]
     )
     cluster.run(cluster.state.decide_alter_configs([allowed]))
     assert leaders(cluster) == [TWO] * 2 + [None] * 5

@@ -24,7 +24,7 @@ from tidelog.controller import (
     ConfigsToAlter,
     ControllerSettings,
     ControllerState,
-    FeatureUpdate,
+    FeatureToUpdate,
     Heartbeat,
     HeartbeatReply,
     IsrChange,
@@ -33,7 +33,7 @@ from tidelog.controller import (
     PartitionToReassign,
     UpgradeType,
 )
-from tidelog.metadata import ConfigResource, Endpoint, PartitionImage, ResourceType
+from tidelog.metadata import PartitionImage, RegisteredEndpoint, ResourceKey, ResourceType
 from tidelog.metadata.features import own_features
 from tidelog.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -285,7 +285,7 @@ class Partition(RuleBasedStateMachine):
         """Fewer must be in sync from now on, so less is promised."""
         if fewer < self.min_insync and not any(replica.has_lost for replica in self.replicas.values()):
             self.min_insync, self.power_losses_left = fewer, min(fewer - 1, self.power_losses_left)
-            resource = ConfigResource(ResourceType.TOPIC, "t")
+            resource = ResourceKey(ResourceType.TOPIC, "t")
             change = ConfigChange("min.insync.replicas", 0, str(fewer))
             self._apply(*self.controller.decide_alter_configs([ConfigsToAlter(resource, [change])]).records)
 
@@ -319,7 +319,7 @@ class Partition(RuleBasedStateMachine):
         if level < 23 and any(replica.has_lost for replica in self.replicas.values()):
             return
         kind = UpgradeType.UPGRADE if level >= self.level else UpgradeType.UNSAFE_DOWNGRADE
-        decision = self.controller.decide_update_features([FeatureUpdate("metadata.version", level, kind)]).at_once()
+        decision = self.controller.decide_update_features([FeatureToUpdate("metadata.version", level, kind)]).at_once()
         assert [one.code for one in decision.reply] == [Code.NONE]
         self.level = level
         if not self.knows_eligible:
@@ -423,7 +423,7 @@ class Partition(RuleBasedStateMachine):
         new = BrokerToRegister(
             broker,
             UUID(int=self.next_offset + 1),
-            (Endpoint("PLAINTEXT", "h", 9092),),
+            (RegisteredEndpoint("PLAINTEXT", "h", 9092),),
             features=own_features(),
             previous_broker_epoch=stopped_in,
         )

@@ -18,14 +18,14 @@ from tidelog.controller import (
     BrokerToRegister,
     ControllerSettings,
     ControllerState,
-    CreatedTopic,
+    CreateTopicResult,
     DeletedTopic,
-    NewTopic,
+    TopicToCreate,
     TopicToDelete,
 )
 from tidelog.controller.placement import place
 from tidelog.journal import Decision
-from tidelog.metadata import BrokerImage, Endpoint
+from tidelog.metadata import BrokerImage, RegisteredEndpoint
 from tidelog.metadata.configs import ConfigSource
 from tidelog.metadata.records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from tidelog.metadata.topic_names import TOPIC_NAME_LENGTH_MAX
@@ -56,7 +56,10 @@ def cluster(brokers: int = 1, fenced: Sequence[int] = (), **settings: object) ->
     offset = 0
     for number in range(1, brokers + 1):
         broker = BrokerToRegister(
-            BrokerId(number), UUID(int=number), (Endpoint("PLAINTEXT", "h", 9092),), log_dirs=(UUID(int=100 + number),)
+            BrokerId(number),
+            UUID(int=number),
+            (RegisteredEndpoint("PLAINTEXT", "h", 9092),),
+            log_dirs=(UUID(int=100 + number),),
         )
         registered = run(state, state.decide_register_broker(broker, next_offset=Offset(offset)))
         offset += 1
@@ -72,11 +75,13 @@ def run(state: ControllerState, decision: Decision[T]) -> T:
     return decision.reply
 
 
-def create(state: ControllerState, *topics: NewTopic, validate_only: bool = False) -> tuple[CreatedTopic, ...]:
+def create(
+    state: ControllerState, *topics: TopicToCreate, validate_only: bool = False
+) -> tuple[CreateTopicResult, ...]:
     return run(state, state.decide_create_topics(topics, rng=SeededRng(), validate_only=validate_only))
 
 
-def refused(state: ControllerState, topic: NewTopic) -> tuple[Code, str]:
+def refused(state: ControllerState, topic: TopicToCreate) -> tuple[Code, str]:
     before = state.metadata.image(None)
     decision = state.decide_create_topics([topic], rng=SeededRng())
     assert decision.records == ()
@@ -90,7 +95,7 @@ def refused(state: ControllerState, topic: NewTopic) -> tuple[Code, str]:
 def test_a_topic_is_created_with_its_partitions_led() -> None:
     state = cluster(1)
     decision = state.decide_create_topics(
-        [NewTopic("a", num_partitions=2, configs=[("retention.ms", "5")])], rng=SeededRng()
+        [TopicToCreate("a", num_partitions=2, configs=[("retention.ms", "5")])], rng=SeededRng()
     )
     (result,) = decision.reply
     topic, config, first, second = decision.records
@@ -117,14 +122,14 @@ def test_a_topic_is_created_with_its_partitions_led() -> None:
 
 def test_defaults_are_the_clusters() -> None:
     state = cluster(3, num_partitions=4, replication_factor=2)
-    (result,) = create(state, NewTopic("a"))
+    (result,) = create(state, TopicToCreate("a"))
     assert (result.num_partitions, result.replication_factor) == (4, 2)
 
 
 def test_topics_that_set_the_same_are_told_the_same_settings() -> None:
     """Looked up once: it takes longer than all else about a topic."""
     of = {"a": [], "b": [], "c": [("retention.ms", "1")], "d": [("retention.ms", "1")]}
-    a, b, c, d = (one.configs for one in create(cluster(), *(NewTopic(name, configs=of[name]) for name in of)))
+    a, b, c, d = (one.configs for one in create(cluster(), *(TopicToCreate(name, configs=of[name]) for name in of)))
     assert a is b
     assert c is d
     assert {one.name: one.value for one in c}["retention.ms"] == "1"
@@ -133,7 +138,7 @@ def test_topics_that_set_the_same_are_told_the_same_settings() -> None:
 
 def test_validating_does_nothing() -> None:
     state = cluster(1)
-    decision = state.decide_create_topics([NewTopic("a")], rng=SeededRng(), validate_only=True)
+    decision = state.decide_create_topics([TopicToCreate("a")], rng=SeededRng(), validate_only=True)
     (result,) = decision.reply
     assert decision.records == ()
     assert (result.code, result.topic_id, result.num_partitions) == (Code.NONE, None, 1)
@@ -154,7 +159,7 @@ def test_validating_does_nothing() -> None:
     ],
 )
 def test_names_that_are_not_legal(name: str, says: str) -> None:
-    code, message = refused(cluster(), NewTopic(name))
+    code, message = refused(cluster(), TopicToCreate(name))
     assert code == Code.INVALID_TOPIC_EXCEPTION
     assert says in message
 
@@ -162,28 +167,28 @@ def test_names_that_are_not_legal(name: str, says: str) -> None:
 def test_names_that_are_legal() -> None:
     state = cluster()
     names = ["a", "A.b", "-", "_", "...", "x" * TOPIC_NAME_LENGTH_MAX, "__consumer_offsets"]
-    assert all(result.code == Code.NONE for result in create(state, *map(NewTopic, names)))
+    assert all(result.code == Code.NONE for result in create(state, *map(TopicToCreate, names)))
 
 
 def test_a_name_can_be_had_once() -> None:
     state = cluster()
-    create(state, NewTopic("a.b"))
-    assert refused(state, NewTopic("a.b"))[0] == Code.TOPIC_ALREADY_EXISTS
-    code, message = refused(state, NewTopic("a_b"))
+    create(state, TopicToCreate("a.b"))
+    assert refused(state, TopicToCreate("a.b"))[0] == Code.TOPIC_ALREADY_EXISTS
+    code, message = refused(state, TopicToCreate("a_b"))
     assert code == Code.INVALID_TOPIC_EXCEPTION
     assert "differs from a.b" in message
     run(state, state.decide_delete_topics([TopicToDelete(name="a.b")]))
-    create(state, NewTopic("a_b"))
+    create(state, TopicToCreate("a_b"))
     assert "a_b" in state.metadata.topics_by_name
 
 
 def test_names_that_collide_within_a_request() -> None:
-    first, second = create(cluster(), NewTopic("a.b"), NewTopic("a_b"))
+    first, second = create(cluster(), TopicToCreate("a.b"), TopicToCreate("a_b"))
     assert (first.code, second.code) == (Code.NONE, Code.INVALID_TOPIC_EXCEPTION)
 
 
 def test_a_name_given_twice_in_a_request_is_refused_both_times() -> None:
-    results = create(cluster(), NewTopic("a"), NewTopic("b"), NewTopic("a"))
+    results = create(cluster(), TopicToCreate("a"), TopicToCreate("b"), TopicToCreate("a"))
     assert [result.code for result in results] == [Code.INVALID_REQUEST, Code.NONE, Code.INVALID_REQUEST]
     assert [result.name for result in results] == ["a", "b", "a"]
 
@@ -193,46 +198,46 @@ def test_an_id_is_new_and_no_command_line_option() -> None:
     good = UUID(int=1 << 64)
     state = cluster()
     rng = SeededRng(uuids=[UUID(int=0), UUID(int=1), dash, good, good, UUID(int=2 << 64)])
-    results = [run(state, state.decide_create_topics([NewTopic(name)], rng=rng))[0] for name in ("a", "b")]
+    results = [run(state, state.decide_create_topics([TopicToCreate(name)], rng=rng))[0] for name in ("a", "b")]
     assert [result.topic_id for result in results] == [good, UUID(int=2 << 64)]
 
 
 @pytest.mark.parametrize("count", [0, -1, -5])
 def test_partitions_must_be_some(count: int) -> None:
-    assert refused(cluster(), NewTopic("a", num_partitions=count))[0] == Code.INVALID_PARTITIONS
+    assert refused(cluster(), TopicToCreate("a", num_partitions=count))[0] == Code.INVALID_PARTITIONS
 
 
 def test_a_request_may_not_ask_for_too_many_partitions() -> None:
-    results = create(cluster(), NewTopic("a", num_partitions=9_999), NewTopic("b", num_partitions=2))
+    results = create(cluster(), TopicToCreate("a", num_partitions=9_999), TopicToCreate("b", num_partitions=2))
     assert [result.code for result in results] == [Code.POLICY_VIOLATION] * 2
 
 
 @pytest.mark.parametrize("factor", [0, -1, 2, 40_000])
 def test_a_replication_factor_needs_as_many_brokers(factor: int) -> None:
-    code, message = refused(cluster(1), NewTopic("a", replication_factor=factor))
+    code, message = refused(cluster(1), TopicToCreate("a", replication_factor=factor))
     assert code == Code.INVALID_REPLICATION_FACTOR
     assert str(factor) in message
 
 
 def test_without_an_active_broker_there_is_nobody_to_lead() -> None:
-    code, message = refused(cluster(1, fenced=[1]), NewTopic("a"))
+    code, message = refused(cluster(1, fenced=[1]), TopicToCreate("a"))
     assert code == Code.INVALID_REPLICATION_FACTOR
     assert "fenced" in message
 
 
 def test_fenced_brokers_hold_replicas_only_where_others_are_too_few() -> None:
     state = cluster(3, fenced=[2])
-    create(state, NewTopic("two", num_partitions=9, replication_factor=2))
+    create(state, TopicToCreate("two", num_partitions=9, replication_factor=2))
     assert all(2 not in p.replicas for p in state.metadata.topics_by_name["two"].partitions)
-    create(state, NewTopic("three", num_partitions=9, replication_factor=3))
+    create(state, TopicToCreate("three", num_partitions=9, replication_factor=3))
     for state_of in state.metadata.topics_by_name["three"].partitions:
         assert state_of.replicas[-1] == 2
         assert set(state_of.isr) == {1, 3}
         assert state_of.leader == state_of.replicas[0]
 
 
-def assigned(*replicas: Sequence[int]) -> NewTopic:
-    return NewTopic(
+def assigned(*replicas: Sequence[int]) -> TopicToCreate:
+    return TopicToCreate(
         "a", assignments=[(index, [BrokerId(b) for b in brokers]) for index, brokers in enumerate(replicas)]
     )
 
@@ -256,28 +261,28 @@ def test_an_assignment_is_followed() -> None:
         (assigned([-1]), Code.INVALID_REPLICA_ASSIGNMENT, "broker -1, which is not registered"),
         (assigned([2]), Code.INVALID_REPLICA_ASSIGNMENT, "all of them fenced"),
         (
-            NewTopic("a", assignments=[(1, [BrokerId(1)])]),
+            TopicToCreate("a", assignments=[(1, [BrokerId(1)])]),
             Code.INVALID_REPLICA_ASSIGNMENT,
             "0, 1, 2 and so on",
         ),
         (
-            NewTopic("a", assignments=[(0, [BrokerId(1)]), (0, [BrokerId(3)])]),
+            TopicToCreate("a", assignments=[(0, [BrokerId(1)]), (0, [BrokerId(3)])]),
             Code.INVALID_REPLICA_ASSIGNMENT,
             "assigned twice",
         ),
         (
-            NewTopic("a", num_partitions=1, assignments=[(0, [BrokerId(1)])]),
+            TopicToCreate("a", num_partitions=1, assignments=[(0, [BrokerId(1)])]),
             Code.INVALID_REQUEST,
             "must both be -1",
         ),
         (
-            NewTopic("a", replication_factor=1, assignments=[(0, [BrokerId(1)])]),
+            TopicToCreate("a", replication_factor=1, assignments=[(0, [BrokerId(1)])]),
             Code.INVALID_REQUEST,
             "must both be -1",
         ),
     ],
 )
-def test_assignments_that_cannot_be_followed(topic: NewTopic, code: Code, says: str) -> None:
+def test_assignments_that_cannot_be_followed(topic: TopicToCreate, code: Code, says: str) -> None:
     found, message = refused(cluster(3, fenced=[2]), topic)
     assert found == code
     assert says in message
@@ -293,14 +298,14 @@ def test_assignments_that_cannot_be_followed(topic: NewTopic, code: Code, says: 
     ],
 )
 def test_settings_are_checked(key: str, value: str | None, says: str) -> None:
-    code, message = refused(cluster(), NewTopic("a", configs=[(key, value)]))
+    code, message = refused(cluster(), TopicToCreate("a", configs=[(key, value)]))
     assert code == Code.INVALID_CONFIG
     assert says in message
 
 
 def test_topics_of_a_request_stand_on_their_own() -> None:
     state = cluster()
-    results = create(state, NewTopic("a"), NewTopic("b", num_partitions=0), NewTopic("c"))
+    results = create(state, TopicToCreate("a"), TopicToCreate("b", num_partitions=0), TopicToCreate("c"))
     assert [result.code for result in results] == [Code.NONE, Code.INVALID_PARTITIONS, Code.NONE]
     assert set(state.metadata.topics_by_name) == {"a", "c"}
 
@@ -314,7 +319,7 @@ def delete(state: ControllerState, *topics: TopicToDelete) -> tuple[DeletedTopic
 
 def test_topics_are_deleted_by_name_and_by_id() -> None:
     state = cluster()
-    a, b = create(state, NewTopic("a", configs=[("retention.ms", "1")]), NewTopic("b"))
+    a, b = create(state, TopicToCreate("a", configs=[("retention.ms", "1")]), TopicToCreate("b"))
     assert a.topic_id is not None
     assert b.topic_id is not None
     decision = state.decide_delete_topics([TopicToDelete(name="a"), TopicToDelete(topic_id=b.topic_id)])
@@ -332,7 +337,7 @@ def test_a_name_that_is_free_again_gets_another_id() -> None:
     rng = SeededRng()
     ids = set()
     for _ in range(3):
-        (result,) = run(state, state.decide_create_topics([NewTopic("a")], rng=rng))
+        (result,) = run(state, state.decide_create_topics([TopicToCreate("a")], rng=rng))
         ids.add(result.topic_id)
         delete(state, TopicToDelete(name="a"))
     assert len(ids) == 3
@@ -347,8 +352,8 @@ def test_what_is_not_there_cannot_be_deleted() -> None:
 
 def test_deletions_that_contradict_themselves() -> None:
     state = cluster()
-    (a,) = create(state, NewTopic("a"))
-    create(state, NewTopic("b"))
+    (a,) = create(state, TopicToCreate("a"))
+    create(state, TopicToCreate("b"))
     decision = state.decide_delete_topics(
         [
             TopicToDelete(name="a"),
@@ -368,7 +373,7 @@ def test_deletions_that_contradict_themselves() -> None:
 
 def test_the_clusters_own_topics_are_kept() -> None:
     state = cluster()
-    create(state, NewTopic("__consumer_offsets"))
+    create(state, TopicToCreate("__consumer_offsets"))
     codes = [
         r.code
         for r in delete(state, TopicToDelete(name="__consumer_offsets"), TopicToDelete(name="__cluster_metadata"))
@@ -379,7 +384,7 @@ def test_the_clusters_own_topics_are_kept() -> None:
 
 def test_deletion_can_be_switched_off() -> None:
     state = cluster(delete_topic_enable=False)
-    create(state, NewTopic("a"))
+    create(state, TopicToCreate("a"))
     (result,) = delete(state, TopicToDelete(name="a"))
     assert result.code == Code.TOPIC_DELETION_DISABLED
 
@@ -444,10 +449,10 @@ def test_where_it_begins_is_random() -> None:
 def test_an_image_of_ten_thousand_topics_is_quick_to_change() -> None:
     state = cluster()
     for start in range(0, 10_000, 1000):
-        results = create(state, *(NewTopic(f"t{number}") for number in range(start, start + 1000)))
+        results = create(state, *(TopicToCreate(f"t{number}") for number in range(start, start + 1000)))
         assert all(result.code == Code.NONE for result in results)
     base = state.metadata.image(None)
-    create(state, NewTopic("one-more"))
+    create(state, TopicToCreate("one-more"))
     following = state.metadata.image(None)
     assert len(following.topics_by_name) == len(base.topics_by_name) + 1
     assert following.topics_by_name["t77"] is base.topics_by_name["t77"]

@@ -11,7 +11,7 @@ from tidelog.controller import ConfigChange, ConfigsToAlter, ControllerSettings,
 from tidelog.controller.unclean_elections import BY_OPERATOR, BY_SETTING, UncleanElection
 from tidelog.controller.values import ConfigOperation
 from tidelog.journal import Decision
-from tidelog.metadata import ConfigResource, ResourceType
+from tidelog.metadata import ResourceKey, ResourceType
 from tidelog.metadata.records import PartitionRecord, RegisterBrokerRecord, TopicRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord
 
@@ -71,7 +71,7 @@ def test_an_operator_has_one_elected_that_was_not_in_sync(standing: dict[str, tu
 def test_the_setting_does_it_by_itself() -> None:
     state = leaderless(eligible=(1,))
     change = ConfigChange("unclean.leader.election.enable", ConfigOperation.SET, "true")
-    resource = ConfigResource(ResourceType.TOPIC, "flights")
+    resource = ResourceKey(ResourceType.TOPIC, "flights")
     found = run(state, state.decide_alter_configs([ConfigsToAlter(resource, (change,))]))
     assert found == [EXPECTED._replace(ordered_by=BY_SETTING)]
 

@@ -14,9 +14,9 @@ from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.coordinator.groups import GroupCoordinator, GroupSettings
 from tidelog.coordinator.groups.records import (
-    CommittedOffset,
     GroupMetadataValue,
     MemberMetadata,
+    OffsetAndMetadata,
     OffsetCommitValue,
     check_offset,
     decode_group,
@@ -44,11 +44,11 @@ def test_keys_are_kafkas() -> None:
 
 
 OFFSETS = {
-    0: (pack(">hq", 0, 5) + text("m") + pack(">q", 99), CommittedOffset(5, None, "m", 99, None)),
-    1: (pack(">hq", 1, 5) + text("m") + pack(">qq", 99, 200), CommittedOffset(5, None, "m", 99, 200)),
-    2: (pack(">hq", 2, 5) + text("m") + pack(">q", 99), CommittedOffset(5, None, "m", 99, None)),
-    3: (pack(">hqi", 3, 5, 8) + text("m") + pack(">q", 99), CommittedOffset(5, 8, "m", 99, None)),
-    4: (pack(">hqi", 4, 5, 8) + b"\2m" + pack(">q", 99) + b"\0", CommittedOffset(5, 8, "m", 99, None)),
+    0: (pack(">hq", 0, 5) + text("m") + pack(">q", 99), OffsetAndMetadata(5, None, "m", 99, None)),
+    1: (pack(">hq", 1, 5) + text("m") + pack(">qq", 99, 200), OffsetAndMetadata(5, None, "m", 99, 200)),
+    2: (pack(">hq", 2, 5) + text("m") + pack(">q", 99), OffsetAndMetadata(5, None, "m", 99, None)),
+    3: (pack(">hqi", 3, 5, 8) + text("m") + pack(">q", 99), OffsetAndMetadata(5, 8, "m", 99, None)),
+    4: (pack(">hqi", 4, 5, 8) + b"\2m" + pack(">q", 99) + b"\0", OffsetAndMetadata(5, 8, "m", 99, None)),
 }
 
 

@@ -23,7 +23,7 @@ from tidelog.demo.report import (
     plot,
     verdict_line,
 )
-from tidelog.demo.run import Outcome
+from tidelog.demo.run import DemoOutcome
 from tidelog.demo.unclean_election import ACKNOWLEDGED, HEALED, OVERWRITTEN, Cast, Stages
 
 HEADER = "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,time_hour\n"
@@ -158,7 +158,7 @@ def test_the_ledger_tells_of_all_that_it_counted() -> None:
 )  # fmt: skip
 def test_what_is_not_clean_shows(tmp_path: Path, wrong: dict[str, Any]) -> None:
     stages, directories = Stages(Cast(0, 1, 2, 3)), Directories(tmp_path)
-    clean = Outcome(BOOKS, compare(BOOKS, BOOKS), CLEAN, TOLD, 10, stages, directories, 0)
+    clean = DemoOutcome(BOOKS, compare(BOOKS, BOOKS), CLEAN, TOLD, 10, stages, directories, 0)
     assert clean.is_clean
     assert complaints(clean.ledger) == []
     outcome = replace(clean, **wrong)

@@ -12,9 +12,9 @@ from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import (
     AppendResult,
     Log,
-    OpenTransaction,
     TruncatedTransaction,
     TruncatedTransactions,
+    UndecidedTransaction,
     VerificationGuard,
 )
 from tidelog.log.verification import VERIFICATIONS_MAX
@@ -203,8 +203,8 @@ def test_open_transactions_are_told_with_when_they_began() -> None:
     send(log, 7, "b", timestamp=NOW_MS + 7)
     send(log, 8, timestamp=NOW_MS + 9)
     assert log.producers.open_transactions == [
-        OpenTransaction(8, 0, 3, 2, NOW_MS + 50, NOW_MS + 9),  # type: ignore[arg-type]
-        OpenTransaction(7, 0, None, 3, NOW_MS, NOW_MS + 7),  # type: ignore[arg-type]
+        UndecidedTransaction(8, 0, 3, 2, NOW_MS + 50, NOW_MS + 9),  # type: ignore[arg-type]
+        UndecidedTransaction(7, 0, None, 3, NOW_MS, NOW_MS + 7),  # type: ignore[arg-type]
     ]
 
 

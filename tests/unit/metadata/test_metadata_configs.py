@@ -14,9 +14,9 @@ from tidelog.base.ids import BrokerId
 from tidelog.metadata.configs import (
     TABLE,
     BrokerSettings,
-    ConfigEntry,
     ConfigSource,
     ConfigValue,
+    EffectiveConfig,
     Scope,
     broker_entries,
     broker_settings,
@@ -30,12 +30,12 @@ from tidelog.metadata.configs import broker as broker_keys
 from tidelog.metadata.configs import cluster as cluster_keys
 from tidelog.metadata.configs import topic as topic_keys
 from tidelog.metadata.configs.key import ConfigKey
-from tidelog.metadata.image import ConfigResource, ResourceType
+from tidelog.metadata.image import ResourceKey, ResourceType
 
 NOTHING = BrokerSettings.of({})
 
 
-def entry(entries: list[ConfigEntry], name: str) -> ConfigEntry:
+def entry(entries: list[EffectiveConfig], name: str) -> EffectiveConfig:
     return next(entry for entry in entries if entry.name == name)
 
 
@@ -193,8 +193,8 @@ def test_what_is_in_force_is_what_is_told(
 
 def test_settings_for_all_brokers_lie_below_those_of_one() -> None:
     configs = {
-        ConfigResource(ResourceType.BROKER, ""): {"a": "1", "b": "1"},
-        ConfigResource(ResourceType.BROKER, "7"): {"b": "2"},
+        ResourceKey(ResourceType.BROKER, ""): {"a": "1", "b": "1"},
+        ResourceKey(ResourceType.BROKER, "7"): {"b": "2"},
     }
     settings = broker_settings({"a": "0", "c": "0"}, configs, BrokerId(7))
     assert [settings.text(name) for name in "abcd"] == ["1", "2", "0", None]

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from tidelog.metadata import (
     BrokerImage,
-    ConfigResource,
     ControllerImage,
-    Endpoint,
     MetadataDelta,
     MetadataImage,
     PartitionImage,
+    RegisteredEndpoint,
+    ResourceKey,
     ResourceType,
     TopicImage,
 )
@@ -53,7 +53,7 @@ def brokers(draw: st.DrawFn, broker_id: BrokerId) -> BrokerImage:
         broker_id=broker_id,
         broker_epoch=BrokerEpoch(draw(st.integers(0, 9))),
         incarnation_id=draw(UUIDS),
-        endpoints=(Endpoint("PLAINTEXT", "host", draw(st.integers(1, 3))),),
+        endpoints=(RegisteredEndpoint("PLAINTEXT", "host", draw(st.integers(1, 3))),),
         rack=draw(st.none() | st.just("rack")),
         is_fenced=draw(st.booleans()),
         in_controlled_shutdown=draw(st.booleans()),
@@ -73,7 +73,7 @@ def levels(draw: st.DrawFn) -> dict[str, int]:
 
 @st.composite
 def controllers(draw: st.DrawFn, controller_id: BrokerId) -> ControllerImage:
-    endpoints = (Endpoint("CONTROLLER", "host", draw(st.integers(1, 3))),)
+    endpoints = (RegisteredEndpoint("CONTROLLER", "host", draw(st.integers(1, 3))),)
     return ControllerImage(controller_id, draw(UUIDS), endpoints, (("metadata.version", 7, draw(st.integers(21, 30))),))
 
 
@@ -85,10 +85,10 @@ def images(draw: st.DrawFn) -> MetadataImage:
         topic_id = TopicId(UUID(int=ord(name) + draw(st.sampled_from([0, 100]))))
         count = 1 if topic_id.int < 150 else 2
         topics.append(TopicImage(name, topic_id, [draw(partitions()) for _ in range(count)]))
-    configs = {ConfigResource(ResourceType.BROKER, name): draw(SETTINGS) for name in draw(st.sets(st.just("1")))}
+    configs = {ResourceKey(ResourceType.BROKER, name): draw(SETTINGS) for name in draw(st.sets(st.just("1")))}
     for topic in topics:
         if draw(st.booleans()):
-            configs[ConfigResource(ResourceType.TOPIC, topic.name)] = draw(SETTINGS)
+            configs[ResourceKey(ResourceType.TOPIC, topic.name)] = draw(SETTINGS)
     return MetadataImage(
         topics_by_name={topic.name: topic for topic in topics},
         topics_by_id={topic.topic_id: topic for topic in topics},

@@ -21,7 +21,7 @@ from tidelog.metadata.features import (
     unmet_need,
     unsupported,
 )
-from tidelog.metadata.image import ConfigResource, ResourceType
+from tidelog.metadata.image import ResourceKey, ResourceType
 
 
 def at(level: int) -> dict[str, int]:
@@ -151,9 +151,9 @@ def test_who_cannot_work_at_a_level_is_told_why() -> None:
 
 def test_how_many_must_be_in_sync_is_what_the_metadata_says() -> None:
     topic, shared, one = (
-        ConfigResource(ResourceType.TOPIC, "t"),
-        ConfigResource(ResourceType.BROKER, ""),
-        ConfigResource(ResourceType.BROKER, "1"),
+        ResourceKey(ResourceType.TOPIC, "t"),
+        ResourceKey(ResourceType.BROKER, ""),
+        ResourceKey(ResourceType.BROKER, "1"),
     )
     assert min_insync_replicas("t", {}) == 1
     assert min_insync_replicas("t", {one: {MIN_INSYNC: "3"}, topic: {"retention.ms": "1"}}) == 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tidelog.base.errors import InvariantBrokenError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId
-from tidelog.metadata import ConfigResource, MetadataDelta, MetadataDraft, MetadataImage, ResourceType
+from tidelog.metadata import MetadataDelta, MetadataDraft, MetadataImage, ResourceKey, ResourceType
 from tidelog.metadata.records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -110,7 +110,7 @@ def test_a_delta_lists_what_changed() -> None:
     assert delta.created_topics == {new: "new"}
     assert delta.deleted_topics == {B: base.topics_by_id[B]}
     assert delta.changed_partitions == {A: {1}, new: {0}}
-    assert delta.changed_configs == {ConfigResource(ResourceType.TOPIC, "a")}
+    assert delta.changed_configs == {ResourceKey(ResourceType.TOPIC, "a")}
     assert not delta.are_features_changed
     assert not delta.changed_brokers
     assert set(image.topics_by_name) == {"a", "new"}

@@ -11,7 +11,6 @@ from tidelog.base.errors import Code, InvariantBrokenError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.quorum import (
     TRANSITIONS,
-    Cause,
     EpochAnswer,
     EpochBegun,
     EpochEnded,
@@ -20,6 +19,7 @@ from tidelog.quorum import (
     QuorumState,
     ReplicaKey,
     Role,
+    RoleCause,
     VoteAnswer,
     Voter,
     VoteRequested,
@@ -37,8 +37,8 @@ def follower(*, lineage: tuple[tuple[int, int], ...] = ((1, 0), (3, 4)), log_end
 
 
 @pytest.mark.parametrize("role", Role)
-@pytest.mark.parametrize("cause", Cause)
-def test_roles_change_by_the_table(role: Role, cause: Cause) -> None:
+@pytest.mark.parametrize("cause", RoleCause)
+def test_roles_change_by_the_table(role: Role, cause: RoleCause) -> None:
     standing = Standing(key(1), None, QuorumLog(Offset(0), Offset(0), LeaderEpochLineage()))
     standing.role = role
     if (role, cause) in TRANSITIONS:

@@ -22,10 +22,10 @@ from tidelog.records.control import (
     EndTransactionMarker,
     KRaftVersion,
     KRaftVersionFeature,
-    LeaderChange,
+    LeaderChangeMessage,
+    LeaderChangeVoter,
     SnapshotFooter,
     SnapshotHeader,
-    Voter,
     VoterDetails,
     VoterEndpoint,
     Voters,
@@ -50,12 +50,14 @@ def record(key: bytes | None, value: bytes | None) -> Record:
         (ControlType.ABORT, EndTransactionMarker(coordinator_epoch=-1), "0000 ffffffff"),
         (
             ControlType.LEADER_CHANGE,
-            LeaderChange(leader_id=1, voters=[Voter(1), Voter(2)], granting_voters=[Voter(1)]),
+            LeaderChangeMessage(
+                leader_id=1, voters=[LeaderChangeVoter(1), LeaderChangeVoter(2)], granting_voters=[LeaderChangeVoter(1)]
+            ),
             "0000 00000001 03 00000001 00 00000002 00 02 00000001 00 00",
         ),
         (
             ControlType.LEADER_CHANGE,
-            LeaderChange(version=1, leader_id=1, voters=[Voter(1, DIRECTORY)]),
+            LeaderChangeMessage(version=1, leader_id=1, voters=[LeaderChangeVoter(1, DIRECTORY)]),
             f"0001 00000001 02 00000001 {DIRECTORY.hex} 00 01 00",
         ),
         (ControlType.SNAPSHOT_HEADER, SnapshotHeader(last_contained_log_timestamp=256), "0000 0000000000000100 00"),
@@ -101,7 +103,11 @@ def test_a_change_of_the_leader() -> None:
     (change,) = read_records(batch)
     assert read_control_record(change) == (
         ControlType.LEADER_CHANGE,
-        LeaderChange(leader_id=2, voters=[Voter(1), Voter(2), Voter(3)], granting_voters=[Voter(2), Voter(3)]),
+        LeaderChangeMessage(
+            leader_id=2,
+            voters=[LeaderChangeVoter(1), LeaderChangeVoter(2), LeaderChangeVoter(3)],
+            granting_voters=[LeaderChangeVoter(2), LeaderChangeVoter(3)],
+        ),
     )
     assert read_end_transaction_marker(change) is None
 

@@ -10,7 +10,7 @@ from tidelog.base.errors import Code, FencedLeaderEpochError, InvariantBrokenErr
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 from tidelog.replica import (
-    Fetched,
+    FetchOutcome,
     FollowerReady,
     FollowerState,
     Halt,
@@ -166,7 +166,7 @@ def test_an_answer_that_nobody_waits_for_is_none() -> None:
     one.told(first, 1, 2)
     one.machine.on_refused(first, Code.OFFSET_OUT_OF_RANGE, 0)
     one.machine.on_unanswered(first, 0)
-    one.machine.on_fetched(first, Fetched(), 0)
+    one.machine.on_fetched(first, FetchOutcome(), 0)
     one.machine.on_log_start(first, Offset(3), 0)
     assert one.machine.canonical_key() == before
     one.told(second, 3, 100)
@@ -204,7 +204,7 @@ def test_a_log_without_records_has_nothing_to_ask() -> None:
 
 def test_a_log_without_records_diverges_from_nothing() -> None:
     one = Following((), end=0)
-    one.machine.on_fetched(one.fetches().number, Fetched(diverging=EpochEntry(LeaderEpoch(0), Offset(0))), 0)
+    one.machine.on_fetched(one.fetches().number, FetchOutcome(diverging=EpochEntry(LeaderEpoch(0), Offset(0))), 0)
     assert one.machine.take_ready().truncation is None
     assert one.machine.next_deadline_ms() == BACKOFF_MS
 
@@ -230,7 +230,7 @@ def test_a_log_that_is_wholly_another_starts_anew() -> None:
     one.told(one.asks(1), 1, 1)
     asked = one.fetches()
     assert (asked.fetch_offset, asked.last_fetched_epoch, asked.log_start_offset) == (1, None, 1)
-    again = one.gets(asked, Fetched(Offset(4), Offset(4)), epochs=[(2, 1)]).request
+    again = one.gets(asked, FetchOutcome(Offset(4), Offset(4)), epochs=[(2, 1)]).request
     assert again is not None
     one.machine.on_refused(again.number, Code.OFFSET_OUT_OF_RANGE, 0)
     located = one.machine.take_ready().request
@@ -264,7 +264,7 @@ def test_an_older_rule_can_be_put_in_its_place() -> None:
 def test_the_next_fetch_follows_the_write() -> None:
     one = Following()
     one.reconciled()
-    answer = Fetched(Offset(13), Offset(12), Offset(2))
+    answer = FetchOutcome(Offset(13), Offset(12), Offset(2))
     ready = one.gets(one.fetches(), answer, epochs=[(5, 11)])
     assert (ready.high_watermark, ready.log_start_offset) == (12, 2)
     assert isinstance(ready.request, RecordsRequest)
@@ -275,15 +275,15 @@ def test_the_next_fetch_follows_the_write() -> None:
 @pytest.mark.parametrize(
     ("answer", "high_watermark", "log_start"),
     [
-        (Fetched(None, Offset(8), Offset(0)), 8, None),
-        (Fetched(None, Offset(50), Offset(9)), 10, 9),
-        (Fetched(None, Offset(2), Offset(9)), 4, 4),
-        (Fetched(None, None, None), 4, None),
-        (Fetched(Offset(10), Offset(8), None), 8, None),
+        (FetchOutcome(None, Offset(8), Offset(0)), 8, None),
+        (FetchOutcome(None, Offset(50), Offset(9)), 10, 9),
+        (FetchOutcome(None, Offset(2), Offset(9)), 4, 4),
+        (FetchOutcome(None, None, None), 4, None),
+        (FetchOutcome(Offset(10), Offset(8), None), 8, None),
     ],
 )
 def test_the_high_watermark_is_the_leaders_as_far_as_the_log_goes(
-    answer: Fetched, high_watermark: int, log_start: int | None
+    answer: FetchOutcome, high_watermark: int, log_start: int | None
 ) -> None:
     one = Following()
     one.reconciled()
@@ -295,10 +295,10 @@ def test_the_high_watermark_is_the_leaders_as_far_as_the_log_goes(
 def test_a_fetch_that_diverges_is_an_answer_to_cut_by() -> None:
     one = Following()
     machine = one.reconciled()
-    request = one.gets(one.fetches(), Fetched(None, Offset(4), Offset(0))).request
+    request = one.gets(one.fetches(), FetchOutcome(None, Offset(4), Offset(0))).request
     assert request is not None
     assert machine.is_reconciled
-    machine.on_fetched(request.number, Fetched(diverging=EpochEntry(LeaderEpoch(2), Offset(9))), 0)
+    machine.on_fetched(request.number, FetchOutcome(diverging=EpochEntry(LeaderEpoch(2), Offset(9))), 0)
     assert not machine.is_reconciled
     assert one.cuts() == Truncation(Offset(6))
     one.told(one.asks(1), 1, 6)
@@ -308,14 +308,14 @@ def test_a_fetch_that_diverges_is_an_answer_to_cut_by() -> None:
 def test_a_fetch_that_diverges_within_its_own_epoch_is_cut_as_well() -> None:
     one = Following()
     machine = one.reconciled()
-    machine.on_fetched(one.fetches().number, Fetched(diverging=EpochEntry(LeaderEpoch(3), Offset(8))), 0)
+    machine.on_fetched(one.fetches().number, FetchOutcome(diverging=EpochEntry(LeaderEpoch(3), Offset(8))), 0)
     assert one.cuts() == Truncation(Offset(8))
 
 
 @pytest.mark.parametrize("end", [9, 10])
 def test_records_that_are_here_are_not_appended_again(end: int) -> None:
     one = Following()
-    one.reconciled().on_fetched(one.fetches().number, Fetched(Offset(end), Offset(10)), 0)
+    one.reconciled().on_fetched(one.fetches().number, FetchOutcome(Offset(end), Offset(10)), 0)
     ready = one.machine.take_ready()
     assert (ready.append, ready.high_watermark) == (None, 10)
     assert isinstance(ready.request, RecordsRequest)
@@ -323,7 +323,7 @@ def test_records_that_are_here_are_not_appended_again(end: int) -> None:
 
 def test_what_is_appended_need_not_move_the_end() -> None:
     one = Following()
-    one.reconciled().on_fetched(one.fetches().number, Fetched(Offset(12), Offset(12)), 0)
+    one.reconciled().on_fetched(one.fetches().number, FetchOutcome(Offset(12), Offset(12)), 0)
     one.machine.take_ready()
     one.machine.on_appended(Offset(10))
     assert one.fetches().fetch_offset == 10
@@ -332,7 +332,7 @@ def test_what_is_appended_need_not_move_the_end() -> None:
 def test_who_is_out_of_range_serves_nobody() -> None:
     one = Following()
     machine = one.reconciled()
-    request = one.gets(one.fetches(), Fetched(None, Offset(4), Offset(0))).request
+    request = one.gets(one.fetches(), FetchOutcome(None, Offset(4), Offset(0))).request
     assert request is not None
     machine.on_refused(request.number, Code.OFFSET_OUT_OF_RANGE, 0)
     assert not machine.is_reconciled
@@ -342,7 +342,7 @@ def test_who_is_out_of_range_serves_nobody() -> None:
 def test_a_divergence_that_cannot_be_is_asked_about_again_later() -> None:
     one = Following()
     machine = one.reconciled()
-    machine.on_fetched(one.fetches().number, Fetched(diverging=EpochEntry(LeaderEpoch(4), Offset(9))), 0)
+    machine.on_fetched(one.fetches().number, FetchOutcome(diverging=EpochEntry(LeaderEpoch(4), Offset(9))), 0)
     assert machine.take_ready().truncation is None
     machine.on_tick(BACKOFF_MS)
     assert one.fetches().fetch_offset == 10
@@ -387,7 +387,7 @@ def test_consumers_are_served_once_the_leader_of_the_epoch_accepted_a_fetch() ->
     with pytest.raises(KafkaError) as refused:
         machine.check_serves(EPOCH)
     assert refused.value.code is Code.NOT_LEADER_OR_FOLLOWER
-    one.gets(request, Fetched(None, Offset(4), Offset(0)))
+    one.gets(request, FetchOutcome(None, Offset(4), Offset(0)))
     machine.check_serves(EPOCH)
     machine.check_serves(None)
     with pytest.raises(FencedLeaderEpochError):
@@ -424,7 +424,7 @@ def test_what_was_owed_when_it_stopped_is_owed_no_more() -> None:
     assert one.machine.take_ready().truncation is None
     one = Following()
     machine = one.reconciled()
-    machine.on_fetched(one.fetches().number, Fetched(Offset(12), Offset(12)), 0)
+    machine.on_fetched(one.fetches().number, FetchOutcome(Offset(12), Offset(12)), 0)
     machine.on_stopped()
     assert machine.take_ready().append is None
     assert not machine.is_reconciled
@@ -443,7 +443,7 @@ def test_who_has_learnt_all_does_not_learn_again() -> None:
     for entry in ready.epochs:
         one.lineage.assign(*entry)
     assert isinstance(ready.request, RecordsRequest)
-    one.machine.on_fetched(ready.request.number, Fetched(diverging=EpochEntry(LeaderEpoch(2), Offset(9))), 0)
+    one.machine.on_fetched(ready.request.number, FetchOutcome(diverging=EpochEntry(LeaderEpoch(2), Offset(9))), 0)
     one.cuts()
     one.told(one.asks(1), 1, 5)
     one.cuts()
@@ -469,7 +469,7 @@ def test_what_the_disk_was_not_asked_for_is_a_bug() -> None:
     with pytest.raises(InvariantBrokenError):
         one.machine.on_truncated(Offset(8))  # nobody has taken that order yet
     one = Following()
-    one.reconciled().on_fetched(one.fetches().number, Fetched(Offset(12), Offset(12)), 0)
+    one.reconciled().on_fetched(one.fetches().number, FetchOutcome(Offset(12), Offset(12)), 0)
     with pytest.raises(InvariantBrokenError):
         one.machine.on_appended(Offset(12))
     one.machine.take_ready()
@@ -509,7 +509,7 @@ def test_machines_that_go_on_otherwise_have_other_keys() -> None:
     for machine, high_watermark in zip(appending, (11, 12), strict=True):
         request = machine.take_ready().request
         assert request is not None
-        machine.on_fetched(request.number, Fetched(Offset(12), Offset(high_watermark)), 0)
+        machine.on_fetched(request.number, FetchOutcome(Offset(12), Offset(high_watermark)), 0)
     assert appending[0].canonical_key() != appending[1].canonical_key()
     taken = appending[0].canonical_key()
     appending[0].take_ready()
@@ -518,7 +518,7 @@ def test_machines_that_go_on_otherwise_have_other_keys() -> None:
 
 def test_machines_that_go_on_alike_have_one_key() -> None:
     told, silent = Following(), Following()
-    for one, answer in ((told, Fetched(None, Offset(4), Offset(0))), (silent, Fetched())):
+    for one, answer in ((told, FetchOutcome(None, Offset(4), Offset(0))), (silent, FetchOutcome())):
         one.reconciled().on_fetched(one.fetches().number, answer, 0)
     assert told.machine.canonical_key() == silent.machine.canonical_key()
 

@@ -6,7 +6,7 @@ from support.fixtures.followed_replica import Following
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.records.lineage import EpochEntry
 from tidelog.replica import (
-    Fetched,
+    FetchOutcome,
     RecordsRequest,
     Truncation,
 )
@@ -27,13 +27,13 @@ def test_epochs_whose_records_are_gone_are_noted_when_the_log_gets_there() -> No
     one = Following((), end=0, in_isr=False)
     for asked, epoch, end in ((4, 4, 12), (3, 2, 8), (1, 1, 3), (0, 0, 1)):
         one.told(one.asks(asked), epoch, end)
-    ready = one.gets(one.fetches(), Fetched(Offset(6), Offset(6)), epochs=[(0, 0), (2, 4)])
+    ready = one.gets(one.fetches(), FetchOutcome(Offset(6), Offset(6)), epochs=[(0, 0), (2, 4)])
     assert ready.epochs == ((0, 0), (1, 1), (2, 3)), "of 1 no record is left, and of 2 not the first"
     for entry in ready.epochs:
         one.lineage.assign(*entry)
     assert isinstance(ready.request, RecordsRequest)
     assert ready.request.last_fetched_epoch == 2
-    ready = one.gets(ready.request, Fetched(Offset(9), Offset(9)), epochs=[(4, 8)])
+    ready = one.gets(ready.request, FetchOutcome(Offset(9), Offset(9)), epochs=[(4, 8)])
     assert ready.epochs == (), "its batch told the same"
 
 
@@ -61,8 +61,8 @@ def test_who_diverges_before_all_is_noted_learns_again() -> None:
     one = Following((), end=0, in_isr=False)
     for asked, epoch, end in ((4, 4, 12), (3, 2, 8), (1, 1, 3), (0, 0, 1)):
         one.told(one.asks(asked), epoch, end)
-    request = one.gets(one.fetches(), Fetched(Offset(6), Offset(4)), epochs=[(0, 0), (1, 1), (2, 3)]).request
+    request = one.gets(one.fetches(), FetchOutcome(Offset(6), Offset(4)), epochs=[(0, 0), (1, 1), (2, 3)]).request
     assert request is not None
-    one.machine.on_fetched(request.number, Fetched(diverging=EpochEntry(LeaderEpoch(2), Offset(5))), 0)
+    one.machine.on_fetched(request.number, FetchOutcome(diverging=EpochEntry(LeaderEpoch(2), Offset(5))), 0)
     assert one.cuts() == Truncation(Offset(5))
     one.asks(4)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.old_rules.replica_rules import first_epoch_end, high_watermark_alone, joins_at_the_high_watermark
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
-from tidelog.replica import EpochEnd, OwnLog, TruncationStep, join_point, truncation_point
+from tidelog.replica import EpochEndOffset, OwnLog, TruncationStep, join_point, truncation_point
 from tidelog.replica.lineage_walk import LineageWalk
 
 OWN = ((1, 0), (2, 4), (4, 6))  # and the log ends at 9
@@ -29,8 +29,8 @@ def step(end_offset: int, *, agreed: int | None = None, ask: int | None = None) 
     )
 
 
-def epoch_end(answer: Answer) -> EpochEnd | None:
-    return None if answer is None else EpochEnd(LeaderEpoch(answer[0]), LeaderEpoch(answer[1]), Offset(answer[2]))
+def epoch_end(answer: Answer) -> EpochEndOffset | None:
+    return None if answer is None else EpochEndOffset(LeaderEpoch(answer[0]), LeaderEpoch(answer[1]), Offset(answer[2]))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_what_is_left_is_the_longest_common_prefix(ours: list[int], theirs: list
             break
         told = leaders.end_offset_for(found.next_epoch_to_request, Offset(len(leader)))
         assert told is not None
-        answer = EpochEnd(found.next_epoch_to_request, *told)
+        answer = EpochEndOffset(found.next_epoch_to_request, *told)
         rounds += 1
         assert rounds <= len(own) + 1
     longest = 0

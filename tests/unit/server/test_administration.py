@@ -18,7 +18,7 @@ from support.load.group_member import commit_request
 from tidelog.base.errors import Code, DiskError, KafkaError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Executor
-from tidelog.controller import ConfigChange, ConfigOperation, NewTopic
+from tidelog.controller import ConfigChange, ConfigOperation, TopicToCreate
 from tidelog.coordinator.groups import GroupCoordinator
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
@@ -85,7 +85,7 @@ async def filled(disk: MemoryDisk, count: int = 10, *, executor: Executor | None
     """A node with a topic of so many records, a batch and a segment each."""
     node = new_node(disk, executor=executor)
     await node.start()
-    await node.create_topics([NewTopic("t", 1, 1, configs=[("segment.bytes", "100")])])
+    await node.create_topics([TopicToCreate("t", 1, 1, configs=[("segment.bytes", "100")])])
     partition = node.broker.partition("t", 0)
     for index in range(count):
         partition.append(memoryview(bytearray(batch_of(b"%d" % index))), acks_all=False, now_ms=1_700_000_000_000)
@@ -118,7 +118,7 @@ def test_deleted_records_stay_deleted_where_the_partition_goes_offline_later() -
     async def scenario() -> None:
         disk = MemoryDisk()
         node = await filled(disk)
-        await node.create_topics([NewTopic("u", 1, 1)])
+        await node.create_topics([TopicToCreate("u", 1, 1)])
         partition = node.broker.partition("u", 0)
         partition.append(memoryview(bytearray(batch_of(*[b"v"] * 10))), acks_all=False, now_ms=1_700_000_000_000)
         directory = node.files.directory_of(partition.topic_partition)
@@ -155,7 +155,7 @@ def test_what_could_not_be_written_is_not_answered_as_gone_and_keeps_its_segment
 def test_settings_are_in_force_when_the_answer_comes_whatever_is_still_to_be_done_before() -> None:
     async def scenario() -> None:
         node = await filled(MemoryDisk(), executor=LateExecutor())
-        creating = asyncio.ensure_future(node.create_topics([NewTopic("u", 3, 1)]))
+        creating = asyncio.ensure_future(node.create_topics([TopicToCreate("u", 3, 1)]))
         await asyncio.sleep(0)
         changes = [ConfigChange("retention.ms", ConfigOperation.SET, "77")]
         (outcome,) = await alter_configs(

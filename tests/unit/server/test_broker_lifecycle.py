@@ -21,7 +21,7 @@ from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
 from tidelog.log.files.incarnation import Incarnation
-from tidelog.metadata import Endpoint
+from tidelog.metadata import RegisteredEndpoint
 from tidelog.metadata.features import own_features
 from tidelog.metadata.records.brokers import (
     FENCED,
@@ -153,7 +153,7 @@ class World:
         self.lifecycle = BrokerLifecycle(
             config,
             self.files.cluster_id,
-            [Endpoint("PLAINTEXT", "127.0.0.1", 9092)],
+            [RegisteredEndpoint("PLAINTEXT", "127.0.0.1", 9092)],
             broker=self.broker,
             files=self.files,
             channel=self.channel,

@@ -11,12 +11,12 @@ import pytest
 from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset
-from tidelog.controller import BrokerToRegister, Heartbeat, NewTopic
+from tidelog.controller import BrokerToRegister, Heartbeat, TopicToCreate
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
-from tidelog.metadata import Endpoint
+from tidelog.metadata import RegisteredEndpoint
 from tidelog.metadata.features import own_features
 from tidelog.server.node import Node
 from tidelog.server.settings.config import NodeConfig
@@ -69,7 +69,7 @@ async def join(node: Node, broker_id: BrokerId) -> BrokerEpoch:
     broker = BrokerToRegister(
         broker_id=broker_id,
         incarnation_id=UUID(int=broker_id),
-        endpoints=(Endpoint("PLAINTEXT", "127.0.0.1", 9),),
+        endpoints=(RegisteredEndpoint("PLAINTEXT", "127.0.0.1", 9),),
         features=own_features(),
     )
     registered = await controller.request(
@@ -105,7 +105,7 @@ def test_who_is_silent_for_a_session_is_fenced_and_who_is_heard_of_is_not() -> N
 
 def test_a_controller_that_did_nothing_for_long_gives_everybody_another_session() -> None:
     async def scenario(node: Node, clock: JumpingClock) -> None:
-        await node.create_topics([NewTopic("flights", 1, 1)])
+        await node.create_topics([TopicToCreate("flights", 1, 1)])
         before = node.broker_watch.sessions
         clock.ahead_ms += 3_600_000
         await until(lambda: node.broker_watch.sessions is not before)

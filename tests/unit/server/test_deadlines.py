@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from support.fixtures.loop_steps import Steps
-from tidelog.server.replication.deadlines import Deadlines
+from tidelog.server.replication.deadlines import ReplicationDeadlines
 from tidelog.server.transport.turns import TURN_SIZE
 from tidelog.sim.world.clock import SimulatedClock
 from tidelog.sim.world.world import SimulatedWorld
@@ -23,7 +23,7 @@ class Waiter:
 
 def test_each_is_told_at_its_time_and_the_timer_is_that_of_the_first() -> None:
     async def story(world: SimulatedWorld) -> None:
-        deadlines = Deadlines(SimulatedClock(world.loop))
+        deadlines = ReplicationDeadlines(SimulatedClock(world.loop))
         now_ms = SimulatedClock(world.loop).now_ms()
         one, two = Waiter(), Waiter()
         deadlines.add(one, now_ms + 500)
@@ -39,7 +39,7 @@ def test_each_is_told_at_its_time_and_the_timer_is_that_of_the_first() -> None:
 
 def test_one_that_is_always_due_lets_the_others_have_their_turn() -> None:
     class Impatient(Waiter):
-        def __init__(self, deadlines: Deadlines) -> None:
+        def __init__(self, deadlines: ReplicationDeadlines) -> None:
             super().__init__()
             self.deadlines = deadlines
 
@@ -48,7 +48,7 @@ def test_one_that_is_always_due_lets_the_others_have_their_turn() -> None:
             self.deadlines.add(self, now_ms)
 
     async def story(world: SimulatedWorld) -> None:
-        deadlines = Deadlines(SimulatedClock(world.loop))
+        deadlines = ReplicationDeadlines(SimulatedClock(world.loop))
         one, two = Impatient(deadlines), Waiter()
         now_ms = SimulatedClock(world.loop).now_ms()
         deadlines.add(one, now_ms)
@@ -67,7 +67,7 @@ def test_one_that_is_always_due_lets_the_others_have_their_turn() -> None:
 
 def test_thousands_that_are_due_at_once_are_told_in_turns() -> None:
     async def story(world: SimulatedWorld) -> None:
-        deadlines = Deadlines(SimulatedClock(world.loop))
+        deadlines = ReplicationDeadlines(SimulatedClock(world.loop))
         now_ms = SimulatedClock(world.loop).now_ms()
         steps = Steps()
         waiters = [Counted(steps) for _ in range(5 * TURN_SIZE)]

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from tidelog.base.ids import BrokerId, Offset
-from tidelog.metadata import ConfigResource, MetadataDelta, MetadataImage, ResourceType
+from tidelog.metadata import MetadataDelta, MetadataImage, ResourceKey, ResourceType
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.metadata.configs.broker import MAX_CONNECTIONS
 from tidelog.metadata.listeners import Listener
@@ -17,7 +17,7 @@ from tidelog.server.replication.replication_throttles import Limit, moves_limit
 from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.transport.listeners import listeners_beside
 
-ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
+ALL_BROKERS = ResourceKey(ResourceType.BROKER, "")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_whoever_follows_is_told_of_what_is_in_force_and_of_each_change() -> Non
     configs.on_image_changed(MetadataDelta(image), image)
     for resource, name, value in (
         (ALL_BROKERS, "max.connections", "6"),
-        (ConfigResource(ResourceType.TOPIC, "flights"), "segment.ms", "7"),
+        (ResourceKey(ResourceType.TOPIC, "flights"), "segment.ms", "7"),
     ):
         delta = MetadataDelta(image)
         delta.replay(ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value))

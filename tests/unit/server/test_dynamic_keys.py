@@ -23,7 +23,14 @@ from support.fixtures.transactions import txn_batch
 from support.fixtures.waiting import WAIT_SECONDS_MAX, until
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId
-from tidelog.controller import BrokerToRegister, ConfigChange, ConfigOperation, ConfigsToAlter, NewTopic, TopicToDelete
+from tidelog.controller import (
+    BrokerToRegister,
+    ConfigChange,
+    ConfigOperation,
+    ConfigsToAlter,
+    TopicToCreate,
+    TopicToDelete,
+)
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.coordinator.groups.consumer.describe_consumer_groups import GroupView
@@ -33,7 +40,7 @@ from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
 from tidelog.log import Log
-from tidelog.metadata import ConfigResource, Endpoint, ResourceType
+from tidelog.metadata import RegisteredEndpoint, ResourceKey, ResourceType
 from tidelog.metadata.configs import TABLE, Scope
 from tidelog.metadata.configs.key import INT64_MAX, Support
 from tidelog.metadata.features import own_features
@@ -112,7 +119,7 @@ class World:
         other = BrokerToRegister(
             OTHER,
             UUID(int=2),
-            (Endpoint("PLAINTEXT", "127.0.0.1", 9),),
+            (RegisteredEndpoint("PLAINTEXT", "127.0.0.1", 9),),
             log_dirs=(UUID(int=200),),
             features=own_features(),
         )
@@ -137,7 +144,7 @@ class World:
     async def create(
         self, name: str, replicas: tuple[BrokerId, ...] = (US,), configs: Mapping[str, str] | None = None
     ) -> None:
-        topic = NewTopic(name, assignments=[(0, replicas)], configs=tuple((configs or {}).items()))
+        topic = TopicToCreate(name, assignments=[(0, replicas)], configs=tuple((configs or {}).items()))
         (created,) = await self.node.create_topics([topic])
         assert created.code == Code.NONE, created.message
 
@@ -145,7 +152,7 @@ class World:
         await self.node.controller.request(lambda state: state.decide_delete_topics([TopicToDelete(name)]))
         await self.node.caught_up()
 
-    async def alter(self, resource: ConfigResource, values: Mapping[str, str | None]) -> None:
+    async def alter(self, resource: ResourceKey, values: Mapping[str, str | None]) -> None:
         """Set these; None takes one back."""
         changes = tuple(
             ConfigChange(name, ConfigOperation.DELETE if text is None else ConfigOperation.SET, text)
@@ -579,7 +586,7 @@ async def fetchers(world: World) -> int:
         await world.node.caught_up()
         await world.node.controller.request(
             lambda state: state.decide_create_topics(
-                [NewTopic("followed", assignments=[(index, (OTHER, US)) for index in range(16)])], rng=SystemRng()
+                [TopicToCreate("followed", assignments=[(index, (OTHER, US)) for index in range(16)])], rng=SystemRng()
             )
         )
         await world.node.caught_up()
@@ -748,9 +755,9 @@ def test_a_changed_setting_counts_at_once(running: tuple[asyncio.Runner, World],
 
     async def scenario() -> None:
         await world.new_topic(effect)
-        broker = ConfigResource(ResourceType.BROKER, "1" if name in EACH_BROKERS_OWN else "")
+        broker = ResourceKey(ResourceType.BROKER, "1" if name in EACH_BROKERS_OWN else "")
         kind = ResourceType.GROUP if scope == "group" else ResourceType.TOPIC
-        resource = broker if scope == "broker" else ConfigResource(kind, world.topic)
+        resource = broker if scope == "broker" else ResourceKey(kind, world.topic)
         if effect.given_broker:
             await world.alter(broker, effect.given_broker)
         before = await observed()

@@ -16,7 +16,7 @@ from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId
 from tidelog.base.ports import Executor
-from tidelog.controller import CreatedTopic, NewTopic
+from tidelog.controller import CreateTopicResult, TopicToCreate
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.rng import SystemRng
 from tidelog.metadata import BrokerImage, MetadataDelta, MetadataImage, TopicImage
@@ -33,13 +33,13 @@ class Controller:
     """Notes what it is asked to create, and answers with one code."""
 
     def __init__(self, code: Code = Code.NONE) -> None:
-        self.asked: list[NewTopic] = []
+        self.asked: list[TopicToCreate] = []
         self._code = code
 
-    async def create(self, topics: list[NewTopic]) -> Sequence[CreatedTopic]:
+    async def create(self, topics: list[TopicToCreate]) -> Sequence[CreateTopicResult]:
         self.asked += topics
         await asyncio.sleep(0)
-        return [CreatedTopic(topic.name, self._code, "too few brokers") for topic in topics]
+        return [CreateTopicResult(topic.name, self._code, "too few brokers") for topic in topics]
 
 
 class NoFiles:

@@ -10,7 +10,7 @@ import pytest
 from support.fixtures.memory_disk import MemoryDisk
 from support.load.group_member import commit_request
 from tidelog.base.errors import Code, refusal
-from tidelog.controller import NewTopic, TopicToDelete
+from tidelog.controller import TopicToCreate, TopicToDelete
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
@@ -72,7 +72,7 @@ def test_offsets_of_a_topic_whose_deletion_could_not_be_written_are_not_its_succ
             executor=InlineExecutor(),
         )
         await node.start()
-        await node.create_topics([NewTopic("kept", 1, 1), NewTopic("again", 1, 1)])
+        await node.create_topics([TopicToCreate("kept", 1, 1), TopicToCreate("again", 1, 1)])
         await node.groups.create_topic()
         await commit(node, "kept", 4)
         await commit(node, "again", 5)
@@ -83,7 +83,7 @@ def test_offsets_of_a_topic_whose_deletion_could_not_be_written_are_not_its_succ
         wanted = [TopicToDelete(name="again")]
         await node.controller.request(lambda state: state.decide_delete_topics(wanted))
         await node.caught_up()
-        await node.create_topics([NewTopic("again", 1, 1)])
+        await node.create_topics([TopicToCreate("again", 1, 1)])
         (after,) = node.groups.here
         assert after is not before
         while after.refusal is not None:

@@ -17,7 +17,7 @@ from tidelog.base.errors import Code
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.controller import ConfigChange, ConfigsToAlter, TopicToDelete
 from tidelog.log import Log
-from tidelog.metadata import ConfigResource, ResourceType
+from tidelog.metadata import ResourceKey, ResourceType
 from tidelog.replica import Truncation
 from tidelog.server.api.handlers import api_34_alter_replica_log_dirs
 from tidelog.server.node import Node
@@ -104,7 +104,7 @@ async def holding(count: int, disk: MemoryDisk | None = None, directories: str =
 
 async def configure(node: Node, kind: ResourceType, name: str, **values: str) -> None:
     changes = [ConfigChange(key.replace("_", "."), SET, value) for key, value in values.items()]
-    resource = ConfigResource(kind, name)
+    resource = ResourceKey(kind, name)
     (altered,) = await node.controller.request(
         lambda state: state.decide_alter_configs([ConfigsToAlter(resource, changes)])
     )

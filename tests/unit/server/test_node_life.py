@@ -13,7 +13,7 @@ from support.clients.wire_client import batch_of
 from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, ConfigError, DiskError, KafkaError, NetworkError
 from tidelog.base.ids import CLUSTER_METADATA, BrokerId, LeaderEpoch
-from tidelog.controller import ControllerState, CreatedTopic, Heartbeat, NewTopic, TopicToDelete
+from tidelog.controller import ControllerState, CreateTopicResult, Heartbeat, TopicToCreate, TopicToDelete
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
@@ -84,7 +84,7 @@ async def run_once(disk: MemoryDisk, *topics: str) -> None:
     """Start, make topics, stop cleanly."""
     node = new_node(disk)
     await node.start()
-    for result in await node.create_topics([NewTopic(name, 1, 1) for name in topics]):
+    for result in await node.create_topics([TopicToCreate(name, 1, 1) for name in topics]):
         assert result.code == 0, result.message
     await node.stop()
 
@@ -112,7 +112,7 @@ def test_who_is_told_of_a_role_finds_the_metadata_that_gave_it() -> None:
         node = new_node(MemoryDisk())
         await node.start()
         node.broker.add_listener(Probe(node))
-        await node.create_topics([NewTopic("flights", 1, 1)])
+        await node.create_topics([TopicToCreate("flights", 1, 1)])
         assert known == [True]
         assert node.broker.newest_image is node.broker.image
         await node.stop()
@@ -125,7 +125,7 @@ def test_a_broker_that_cannot_follow_the_metadata_fails_the_start_with_the_reaso
         disk = MemoryDisk()
         node = new_node(disk)
         await node.start()
-        (topic,) = await node.create_topics([NewTopic("flights", 1, 1)])
+        (topic,) = await node.create_topics([TopicToCreate("flights", 1, 1)])
         await node.stop()
         assert topic.topic_id is not None
         # A leader outside of its ISR: whoever wrote that had a bug.
@@ -205,7 +205,7 @@ def test_a_metadata_log_that_cannot_be_written_fails_the_node_and_says_so() -> N
         await node.start()
         disk.free_write_bytes = 0
         with pytest.raises(KafkaError):
-            await node.create_topics([NewTopic("flights", 1, 1)])
+            await node.create_topics([TopicToCreate("flights", 1, 1)])
         assert "no space left" in await node.failure
         disk.free_write_bytes = None
         await node.stop()
@@ -296,7 +296,7 @@ def test_deleting_a_topic_that_is_offline_gives_its_space_back_and_lets_another_
         disk = MemoryDisk()
         node = new_node(disk)
         await node.start()
-        (topic,) = await node.create_topics([NewTopic("flights", 1, 1)])
+        (topic,) = await node.create_topics([TopicToCreate("flights", 1, 1)])
         old = node.broker.partition("flights", 0)
         node.broker.on_disk_error(old, DiskError("logs/flights-0", "no space left"))
         assert topic.topic_id is not None
@@ -305,7 +305,7 @@ def test_deleting_a_topic_that_is_offline_gives_its_space_back_and_lets_another_
         await node.caught_up()
         assert not disk.is_directory("logs/flights-0")
         assert any(path.endswith("-delete") for path in disk.directories)
-        await node.create_topics([NewTopic("flights", 1, 1)])
+        await node.create_topics([TopicToCreate("flights", 1, 1)])
         new = node.broker.partition("flights", 0)
         node.broker.on_disk_error(old, DiskError("logs/flights-0", "a flush that came late"))
         assert node.broker.partition("flights", 0) is new
@@ -402,7 +402,7 @@ def test_missing_topics_are_made_a_few_portions_at_a_time(monkeypatch: pytest.Mo
         under_way, seen = 0, list[tuple[int, int]]()
         create = node.create_topics
 
-        async def counted(topics: Sequence[NewTopic]) -> tuple[CreatedTopic, ...]:
+        async def counted(topics: Sequence[TopicToCreate]) -> tuple[CreateTopicResult, ...]:
             nonlocal under_way
             under_way += 1
             seen.append((under_way, len(topics)))
@@ -427,7 +427,7 @@ def test_records_are_synced_before_they_are_acknowledged_where_that_is_asked_for
         disk = MemoryDisk()
         node = new_node(disk)
         await node.start()
-        await node.create_topics([NewTopic("flights", 1, 1, configs=[("flush.messages", flush_messages)])])
+        await node.create_topics([TopicToCreate("flights", 1, 1, configs=[("flush.messages", flush_messages)])])
         row = await produce(node, batch_of(b"one", b"two"))
         assert (row.error_code, row.base_offset) == (0, 0)
         assert node.broker.partition("flights", 0).log.recovery_point == synced
@@ -441,7 +441,7 @@ def test_a_sync_that_fails_is_no_acknowledgement() -> None:
         disk = MemoryDisk()
         node = new_node(disk)
         await node.start()
-        await node.create_topics([NewTopic("flights", 1, 1, configs=[("flush.messages", "1")])])
+        await node.create_topics([TopicToCreate("flights", 1, 1, configs=[("flush.messages", "1")])])
         disk.refusals.add("sync")
         row = await produce(node, batch_of(b"one"))
         disk.refusals.clear()
@@ -539,7 +539,7 @@ def test_many_looks_into_the_log_leave_others_their_turn_and_each_partition_has_
     async def scenario() -> None:
         node = new_node(MemoryDisk())
         await node.start()
-        await node.create_topics([NewTopic("flights", 50, 1)])
+        await node.create_topics([TopicToCreate("flights", 50, 1)])
         partitions = [ListOffsetsPartition(partition_index=index % 49, timestamp=5) for index in range(50)]
         request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="flights", partitions=partitions)])
         turns = 0
@@ -584,7 +584,7 @@ def test_much_metadata_is_told_on_another_thread_as_it_was_when_it_was_asked_for
     async def scenario() -> None:
         node = new_node(MemoryDisk())
         await node.start()
-        await node.create_topics([NewTopic("few", 3, 1), NewTopic("many", DESCRIBED_AT_ONCE_MAX, 1)])
+        await node.create_topics([TopicToCreate("few", 3, 1), TopicToCreate("many", DESCRIBED_AT_ONCE_MAX, 1)])
         many_id = node.image.topics_by_name["many"].topic_id
         for topics, told in (
             (None, {"few": 3, "many": DESCRIBED_AT_ONCE_MAX}),

@@ -14,7 +14,7 @@ import pytest
 from support.fixtures.controlled_cluster import SeededRng
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
-from tidelog.controller import ControllerSettings, ControllerState, FeatureUpdate, NewTopic, PartitionScan
+from tidelog.controller import ControllerSettings, ControllerState, FeatureToUpdate, PartitionScan, TopicToCreate
 from tidelog.controller.leaders import LOST_DIRECTORY
 from tidelog.journal import Decision, LongDecision
 from tidelog.metadata import MetadataImage
@@ -93,7 +93,7 @@ async def led_by_one(quorum: Quorum) -> Controller:
         for number in (ONE, TWO)
     ]
     await controller.request(lambda _: Decision(tuple(brokers), None))
-    topic = NewTopic("a", assignments=[(index, [ONE, TWO]) for index in range(COUNT)])
+    topic = TopicToCreate("a", assignments=[(index, [ONE, TWO]) for index in range(COUNT)])
     await controller.request(lambda state: state.decide_create_topics([topic], rng=SeededRng()))
     await settled(controller)
     quorum.batches.clear()
@@ -310,7 +310,7 @@ def test_a_change_of_the_level_is_refused_or_done_as_a_whole() -> None:
         controller = await led_by_one(quorum)
         await controller.request(lambda state: state.decide_bootstrap())
         quorum.batches.clear()
-        unknown = [FeatureUpdate("metadata.version", 1_000)]
+        unknown = [FeatureToUpdate("metadata.version", 1_000)]
         (refused,) = await controller.request_whole(lambda state: state.decide_update_features(unknown))
         assert refused.code is Code.INVALID_UPDATE_VERSION
         assert quorum.batches == []

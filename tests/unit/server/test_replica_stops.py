@@ -15,7 +15,7 @@ from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, Partiti
 from tidelog.controller import LostReplica
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
-from tidelog.metadata import BrokerImage, Endpoint, MetadataImage
+from tidelog.metadata import BrokerImage, MetadataImage, RegisteredEndpoint
 from tidelog.server.membership import replica_stops
 from tidelog.server.membership.replica_stops import ATTEMPTS_MAX, ReplicaStops
 from tidelog.server.tasks import Tasks
@@ -47,7 +47,7 @@ class Controller:
         offset: int = 99,
         listeners: tuple[str, ...] = ("PLAINTEXT", "INTERNAL"),
     ) -> None:
-        endpoints = tuple(Endpoint(name, "127.0.0.1", broker.port) for name in listeners)
+        endpoints = tuple(RegisteredEndpoint(name, "127.0.0.1", broker.port) for name in listeners)
         brokers = {
             each: BrokerImage(each, BrokerEpoch(broker_epoch), UUID(int=each), endpoints, None, is_fenced=False)
             for each in (US, THEM)

@@ -10,7 +10,7 @@ import pytest
 from support.fixtures.replicated_brokers import TOPIC, ReplicatedBroker, ReplicatedCluster, run, until, values_of
 from tidelog.base.errors import Code
 from tidelog.controller import ConfigChange, ConfigsToAlter, TopicToDelete
-from tidelog.metadata import ConfigResource, ResourceType
+from tidelog.metadata import ResourceKey, ResourceType
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.server.broker.cleaner import Cleaner
 from tidelog.server.replication.follower_driver import FollowerDriver
@@ -96,7 +96,7 @@ def test_a_smaller_isr_commits_nothing_by_the_setting_that_went_before_it() -> N
             cluster.world.network.block(other.machine.name, leader.machine.name)
         assert (await cluster.produce("b", acks=1)).error_code == Code.NONE
         leader.is_deaf = True
-        topic = ConfigResource(ResourceType.TOPIC, TOPIC)
+        topic = ResourceKey(ResourceType.TOPIC, TOPIC)
         change = ConfigsToAlter(topic, [ConfigChange("min.insync.replicas", 0, "2")])
         told = len(cluster.controller.history)
         cluster.controller.decide(lambda state: state.decide_alter_configs([change]))

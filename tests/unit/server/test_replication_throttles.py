@@ -10,7 +10,7 @@ import pytest
 from support.fixtures.replicated_brokers import TOPIC, ReplicatedBroker, ReplicatedCluster, run, until
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
-from tidelog.metadata import ConfigResource, ResourceType
+from tidelog.metadata import ResourceKey, ResourceType
 from tidelog.metadata.configs import BrokerSettings, validate
 from tidelog.metadata.configs.key import INT64_MAX
 from tidelog.server.replication.deadlines import Due
@@ -130,8 +130,8 @@ def settings(**rates: str) -> BrokerSettings:
     return BrokerSettings.of({name.replace("_", "."): rate for name, rate in rates.items()})
 
 
-def topics(key: str, values: Mapping[str, str]) -> dict[ConfigResource, Mapping[str, str]]:
-    return {ConfigResource(ResourceType.TOPIC, name): {key: value} for name, value in values.items()}
+def topics(key: str, values: Mapping[str, str]) -> dict[ResourceKey, Mapping[str, str]]:
+    return {ResourceKey(ResourceType.TOPIC, name): {key: value} for name, value in values.items()}
 
 
 def test_a_list_names_replicas_by_partition_and_broker_and_a_star_all() -> None:

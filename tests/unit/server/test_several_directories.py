@@ -14,7 +14,7 @@ from support.fixtures.memory_disk import MemoryDisk
 from support.fixtures.waiting import until
 from tidelog.base.errors import Code, ConfigError, DiskError, KafkaError, TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
-from tidelog.controller import NewTopic, TopicToDelete
+from tidelog.controller import TopicToCreate, TopicToDelete
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
@@ -81,7 +81,7 @@ async def started(disk: MemoryDisk, directories: str = "a,b,c", **settings: str)
 
 
 async def create(node: Node, topic: str, partitions: int) -> None:
-    (result,) = await node.create_topics([NewTopic(topic, partitions, 1)])
+    (result,) = await node.create_topics([TopicToCreate(topic, partitions, 1)])
     assert result.code == 0, result.message
 
 

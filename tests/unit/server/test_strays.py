@@ -12,7 +12,7 @@ import pytest
 from support.fixtures.lone_broker import lone_replication
 from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
-from tidelog.controller import LostReplica, NewTopic, TopicToDelete
+from tidelog.controller import LostReplica, TopicToCreate, TopicToDelete
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
@@ -71,7 +71,7 @@ async def started(disk: MemoryDisk) -> Node:
 
 
 async def create(node: Node) -> TopicId:
-    (topic,) = await node.create_topics([NewTopic("flights", 1, 1)])
+    (topic,) = await node.create_topics([TopicToCreate("flights", 1, 1)])
     assert topic.topic_id is not None, topic
     return topic.topic_id
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicId
 from tidelog.metadata import MetadataDelta, MetadataImage
 from tidelog.metadata.records import RemoveTopicRecord, TopicRecord, encode_record
-from tidelog.sim.checkers.metadata_log import MetadataLog
+from tidelog.sim.checkers.metadata_log import CheckedMetadataLog
 from tidelog.sim.checkers.quorum import QuorumView
 from tidelog.sim.checkers.views import Record
 from tidelog.sim.runs.stored import Control
@@ -28,12 +28,12 @@ def node(node_id: BrokerId, records: Sequence[Record], high_watermark: int | Non
     return QuorumView(node_id, True, False, LeaderEpoch(1), None, known, Offset(start), records, end_offset)
 
 
-def look(log: MetadataLog, *views: QuorumView) -> list[str]:
+def look(log: CheckedMetadataLog, *views: QuorumView) -> list[str]:
     return [str(one) for view in views for one in log.check_log(view)]
 
 
-def committed(*records: Record) -> MetadataLog:
-    log = MetadataLog()
+def committed(*records: Record) -> CheckedMetadataLog:
+    log = CheckedMetadataLog()
     assert look(log, node(A, records, len(records))) == []
     return log
 
@@ -46,7 +46,7 @@ def image_of(*names: str, last_offset: int) -> MetadataImage:
 
 
 def test_what_is_committed_is_the_same_everywhere() -> None:
-    log = MetadataLog()
+    log = CheckedMetadataLog()
     assert look(log, node(A, [OPENED, MADE], 2), node(B, [OPENED, MADE], 1), node(B, [OPENED, MADE], 2)) == []
     assert log.end_offset == 2
     log = committed(OPENED, MADE)
@@ -57,7 +57,7 @@ def test_what_is_committed_is_the_same_everywhere() -> None:
 
 
 def test_what_is_committed_is_there() -> None:
-    assert look(MetadataLog(), node(A, [OPENED], 2)) == [
+    assert look(CheckedMetadataLog(), node(A, [OPENED], 2)) == [
         "CommittedMetadataStays: node 1 committed offset=1, and has no record there"
     ]
 

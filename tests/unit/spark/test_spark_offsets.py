@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
-from tidelog.spark.offsets import CheckpointError, Loss, Position, StreamOffset
+from tidelog.spark.offsets import CheckpointError, Loss, ReadPosition, StreamOffset
 
 ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 T0 = TopicPartition("t", PartitionIndex(0))
 
 numbers = st.integers(0, 2**62)
 positions = st.builds(
-    Position,
+    ReadPosition,
     numbers.map(Offset),
     st.none() | st.integers(0, 1000).map(LeaderEpoch),
     st.booleans(),
@@ -54,7 +54,7 @@ def test_the_text_is_canonical(offset: StreamOffset) -> None:
 
 
 def test_the_text_is_the_documented_one() -> None:
-    offset = StreamOffset({"t": ID}, {T0: Position(Offset(57), LeaderEpoch(3))})
+    offset = StreamOffset({"t": ID}, {T0: ReadPosition(Offset(57), LeaderEpoch(3))})
     assert json.dumps(offset.to_json()) == (
         '{"topics": {"t": {"id": "' + ID + '", "p": {"0": {"leaderEpoch": 3, "offset": 57}}}}, "v": 1}'
     )

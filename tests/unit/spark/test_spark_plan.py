@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
-from tidelog.spark.offsets import CheckpointError, Position, StreamOffset
+from tidelog.spark.offsets import CheckpointError, ReadPosition, StreamOffset
 from tidelog.spark.plan import (
     EARLIEST,
     LATEST,
@@ -28,8 +28,8 @@ def tp(number: int) -> TopicPartition:
     return TopicPartition("t", PartitionIndex(number))
 
 
-def at(offset: int, leader_epoch: int | None = 0) -> Position:
-    return Position(Offset(offset), None if leader_epoch is None else LeaderEpoch(leader_epoch))
+def at(offset: int, leader_epoch: int | None = 0) -> ReadPosition:
+    return ReadPosition(Offset(offset), None if leader_epoch is None else LeaderEpoch(leader_epoch))
 
 
 FACTS = PartitionFacts(LeaderEpoch(3), Offset(20), Offset(90))
@@ -188,7 +188,7 @@ def test_pieces_keep_the_bounds_of_their_leader_epochs() -> None:
 
 
 def test_an_epoch_of_no_record_bounds_nothing() -> None:
-    unread = Position(Offset(3), LeaderEpoch(9), unread=True)
+    unread = ReadPosition(Offset(3), LeaderEpoch(9), unread=True)
     assert Range.between(tp(0), None, unread, at(8, 4)) == Range(
         tp(0), None, Offset(3), Offset(8), leader_epoch_max=LeaderEpoch(4)
     )

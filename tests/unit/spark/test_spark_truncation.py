@@ -8,7 +8,7 @@ import pytest
 from support.fixtures.toy_cluster import ToyCluster, ToyPartition
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.client.core.positions import Questions
-from tidelog.spark.offsets import LINEAGE_LENGTH_MAX, Loss, Position
+from tidelog.spark.offsets import LINEAGE_LENGTH_MAX, Loss, ReadPosition
 from tidelog.spark.truncation import (
     CannotTellError,
     OnTruncation,
@@ -41,11 +41,11 @@ def facts_of(partition: ToyPartition) -> PartitionFacts:
     )
 
 
-def position_at(partition: ToyPartition, offset: int, after: Position | None = None) -> Position:
+def position_at(partition: ToyPartition, offset: int, after: ReadPosition | None = None) -> ReadPosition:
     return answered(partition, place(Offset(offset), facts_of(partition), after))[0]
 
 
-def loss_at(partition: ToyPartition, position: Position) -> Loss | None:
+def loss_at(partition: ToyPartition, position: ReadPosition) -> Loss | None:
     return answered(partition, examine(position, facts_of(partition)))[0]
 
 
@@ -61,7 +61,7 @@ def log() -> ToyPartition:
 
 
 def test_a_position_has_the_epoch_of_the_record_before_it(log: ToyPartition) -> None:
-    assert position_at(log, 0) == Position(Offset(0))
+    assert position_at(log, 0) == ReadPosition(Offset(0))
     epochs = [position_at(log, offset).leader_epoch for offset in range(1, 11)]
     assert epochs == [record.leader_epoch for record in log.log]
 
@@ -79,7 +79,7 @@ def test_a_lineage_has_a_limit() -> None:
     for epoch in range(40):
         partition.leader_epoch = epoch
         partition.append(1)
-    position = Position(Offset(0))
+    position = ReadPosition(Offset(0))
     for offset in range(1, 41):
         position = position_at(partition, offset, position)
         assert len(position.lineage) <= LINEAGE_LENGTH_MAX
@@ -95,8 +95,8 @@ def test_nothing_is_asked_while_the_leader_stays(log: ToyPartition) -> None:
 
 def test_at_the_log_start_there_is_no_record_to_ask_for(log: ToyPartition) -> None:
     log.retain_from(5)
-    assert position_at(log, 5) == Position(Offset(5), LeaderEpoch(7), unread=True)
-    assert position_at(log, 6) == Position(Offset(6), LeaderEpoch(2))
+    assert position_at(log, 5) == ReadPosition(Offset(5), LeaderEpoch(7), unread=True)
+    assert position_at(log, 6) == ReadPosition(Offset(6), LeaderEpoch(2))
     assert position_at(log, 7).lineage == ((2, 0), (5, 6))
 
 
@@ -124,7 +124,7 @@ def test_records_replaced_by_older_ones_are_truncated_though_the_ends_look_well(
     partition.leader_epoch = 2
     partition.append(2)
     read = position_at(partition, 3)
-    assert read == Position(
+    assert read == ReadPosition(
         Offset(3), LeaderEpoch(2), lineage=((LeaderEpoch(0), Offset(0)), (LeaderEpoch(2), Offset(1)))
     )
     partition.leader, partition.leader_epoch = 1, 1
@@ -139,7 +139,7 @@ def test_without_a_lineage_the_place_cannot_be_told() -> None:
     partition = ToyCluster(t=1)["t", 0]
     partition.leader_epoch = 2
     partition.append(9)
-    read = Position(Offset(9), LeaderEpoch(5))
+    read = ReadPosition(Offset(9), LeaderEpoch(5))
     partition.truncate(6)
     assert loss_at(partition, read) == Loss("truncated", read, None)
 
@@ -164,22 +164,22 @@ def test_an_empty_epoch_that_another_replica_never_saw_is_no_loss(log: ToyPartit
 
 
 def test_a_position_without_an_epoch_is_held_against_the_end_of_the_log(log: ToyPartition) -> None:
-    assert loss_at(log, Position(Offset(10))) is None
-    assert loss_at(log, Position(Offset(11))) == Loss("truncated", Position(Offset(11)), Offset(10))
+    assert loss_at(log, ReadPosition(Offset(10))) is None
+    assert loss_at(log, ReadPosition(Offset(11))) == Loss("truncated", ReadPosition(Offset(11)), Offset(10))
 
 
 def test_brokers_that_tell_no_epochs_are_believed() -> None:
     facts = PartitionFacts(None, Offset(0), Offset(5))
     with pytest.raises(StopIteration) as stop:
-        next(examine(Position(Offset(3), LeaderEpoch(1)), facts))
+        next(examine(ReadPosition(Offset(3), LeaderEpoch(1)), facts))
     assert stop.value.value is None
     with pytest.raises(StopIteration) as stop:
         next(place(Offset(3), facts))
-    assert stop.value.value == Position(Offset(3))
+    assert stop.value.value == ReadPosition(Offset(3))
 
 
 def test_a_leader_that_cannot_tell_is_asked_again() -> None:
-    question = examine(Position(Offset(3), LeaderEpoch(1)), PartitionFacts(LeaderEpoch(1), Offset(0), Offset(5)))
+    question = examine(ReadPosition(Offset(3), LeaderEpoch(1)), PartitionFacts(LeaderEpoch(1), Offset(0), Offset(5)))
     assert next(question) == 1
     with pytest.raises(CannotTellError) as error:
         question.send(None)
@@ -189,7 +189,7 @@ def test_a_leader_that_cannot_tell_is_asked_again() -> None:
 def test_a_leader_younger_than_the_record_lost_it() -> None:
     partition = ToyCluster(t=1)["t", 0]
     partition.append(5)
-    read = Position(Offset(9), LeaderEpoch(4), lineage=((LeaderEpoch(0), Offset(0)), (LeaderEpoch(4), Offset(3))))
+    read = ReadPosition(Offset(9), LeaderEpoch(4), lineage=((LeaderEpoch(0), Offset(0)), (LeaderEpoch(4), Offset(3))))
     assert loss_at(partition, read) == Loss("truncated", read, Offset(3))
 
 
@@ -207,14 +207,14 @@ def test_a_leader_younger_than_the_record_lost_it() -> None:
     ],
 )
 def test_policies(cause: str, resume: int | None, policy: OnTruncation, goes_to: int) -> None:
-    loss = Loss(cause, Position(Offset(60), LeaderEpoch(1)), None if resume is None else Offset(resume))
+    loss = Loss(cause, ReadPosition(Offset(60), LeaderEpoch(1)), None if resume is None else Offset(resume))
     facts = PartitionFacts(LeaderEpoch(3), Offset(20), Offset(90))
     assert resume_offset(loss, policy, facts) == goes_to
     assert resume_offset(loss, policy, None) is None
 
 
 def test_the_error_can_be_read_by_a_program_and_by_a_person() -> None:
-    loss = Loss("truncated", Position(Offset(60), LeaderEpoch(1)), Offset(50))
+    loss = Loss("truncated", ReadPosition(Offset(60), LeaderEpoch(1)), Offset(50))
     error = StreamTruncatedError({T0: loss}, {T0: PartitionFacts(LeaderEpoch(3), Offset(20), Offset(90))})
     tagged, _, words = str(error).partition("\n")
     assert json.loads(tagged.removeprefix("[LOG_TRUNCATION]")) == {

@@ -20,7 +20,7 @@ class Aborted(NamedTuple):
 
 
 @dataclass(slots=True)
-class Fetched:
+class FetchedRange:
     """Batches of one partition. They cover offsets [`fetch_offset`, `next_offset`), whatever there is in that range."""
 
     buffer: memoryview
@@ -70,7 +70,7 @@ def read_fetched(
     high_watermark: int,
     last_stable_offset: int,
     log_start_offset: int,
-) -> Fetched:
+) -> FetchedRange:
     """Make ready what a Fetch answered. A last batch that is cut short is left out, as are batches below the offset.
 
     Args:
@@ -113,7 +113,7 @@ def read_fetched(
         hidden = header.is_control or (header.is_transactional and header.producer_id in open_aborted)
         if not hidden and header.record_count:
             shown.append((at, header))
-    return Fetched(
+    return FetchedRange(
         buffer,
         shown,
         epochs,

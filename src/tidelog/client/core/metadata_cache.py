@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class CachedBroker:
     """Where a broker listens for clients."""
 
     broker_id: BrokerId
@@ -34,7 +34,7 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionView:
+class CachedPartition:
     """One partition as the newest answer shows it."""
 
     partition: PartitionIndex
@@ -54,7 +54,7 @@ class TopicView:
     topic_id: TopicId | None
     """None where brokers tell none (before Metadata 10)."""
     is_internal: bool
-    partitions: dict[PartitionIndex, PartitionView]
+    partitions: dict[PartitionIndex, CachedPartition]
 
     @property
     def partition_count(self) -> int:
@@ -78,7 +78,7 @@ class MetadataCache:
     """See the module. Errors of topics are kept beside them, as the broker gave them."""
 
     def __init__(self) -> None:
-        self.brokers: dict[BrokerId, Broker] = {}
+        self.brokers: dict[BrokerId, CachedBroker] = {}
         self.controller_id: BrokerId | None = None
         self.cluster_id: str | None = None
         self.topics: dict[str, TopicView] = {}
@@ -97,7 +97,7 @@ class MetadataCache:
         changes = MetadataChanges()
         if response.brokers:
             self.brokers = {
-                BrokerId(broker.node_id): Broker(BrokerId(broker.node_id), broker.host, broker.port, broker.rack)
+                BrokerId(broker.node_id): CachedBroker(BrokerId(broker.node_id), broker.host, broker.port, broker.rack)
                 for broker in response.brokers
             }
         self.controller_id = BrokerId(response.controller_id) if response.controller_id >= 0 else None
@@ -127,7 +127,7 @@ class MetadataCache:
         same = known is not None and (known.topic_id == topic_id or known.topic_id is None or topic_id is None)
         if known is not None and not same and known.topic_id is not None:
             self._replaced.add(known.topic_id)
-        partitions: dict[PartitionIndex, PartitionView] = {}
+        partitions: dict[PartitionIndex, CachedPartition] = {}
         for sent in topic.partitions:
             index = PartitionIndex(sent.partition_index)
             before = known.partitions.get(index) if known is not None and same else None
@@ -145,7 +145,7 @@ class MetadataCache:
             changes.topics.add(name)
 
     # What is believed.
-    def partition(self, partition: TopicPartition) -> PartitionView | None:
+    def partition(self, partition: TopicPartition) -> CachedPartition | None:
         """What is known of a partition; None if it is not known."""
         topic = self.topics.get(partition.topic)
         return topic.partitions.get(partition.partition) if topic is not None else None
@@ -162,7 +162,7 @@ class MetadataCache:
         return Code.UNKNOWN_TOPIC_OR_PARTITION if view is None else Code.LEADER_NOT_AVAILABLE
 
 
-def _newer(known: PartitionView | None, sent: MetadataResponsePartition) -> PartitionView:
+def _newer(known: CachedPartition | None, sent: MetadataResponsePartition) -> CachedPartition:
     """The sent view, unless it is of an older leader epoch than the one known."""
     leader_epoch = LeaderEpoch(sent.leader_epoch) if sent.leader_epoch >= 0 else None
     if known is not None and known.leader_epoch is not None:
@@ -170,7 +170,7 @@ def _newer(known: PartitionView | None, sent: MetadataResponsePartition) -> Part
             leader_epoch = known.leader_epoch
         elif leader_epoch < known.leader_epoch:
             return known
-    return PartitionView(
+    return CachedPartition(
         PartitionIndex(sent.partition_index),
         BrokerId(sent.leader_id) if sent.leader_id >= 0 else None,
         leader_epoch,

@@ -9,7 +9,7 @@ from tidelog.base.ids import TopicId, TopicPartition
 from tidelog.client.core.accumulator import PendingBatch
 from tidelog.client.core.encoding import encode_batch
 from tidelog.client.core.metadata_cache import MetadataCache
-from tidelog.client.core.sender import Answered
+from tidelog.client.core.sender import BatchAnswer
 from tidelog.client.core.values import code_of
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,
@@ -22,7 +22,7 @@ from tidelog.wire.primitives import ZERO_UUID
 LAST_VERSION_WITH_NAMES = 12
 """Later versions of Produce speak of topic ids alone."""
 
-LEFT_OUT = Answered(Code.UNKNOWN_SERVER_ERROR, "the broker's answer leaves this partition out")
+LEFT_OUT = BatchAnswer(Code.UNKNOWN_SERVER_ERROR, "the broker's answer leaves this partition out")
 
 
 def unencodable(
@@ -66,9 +66,9 @@ def produce_request(
     return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values())), names
 
 
-def read_answers(response: ProduceResponse, names: dict[TopicId, str] | None) -> dict[tuple[str, int], Answered]:
+def read_answers(response: ProduceResponse, names: dict[TopicId, str] | None) -> dict[tuple[str, int], BatchAnswer]:
     """What the response says, by topic and partition; `names` as `produce_request` returned them."""
-    answers: dict[tuple[str, int], Answered] = {}
+    answers: dict[tuple[str, int], BatchAnswer] = {}
     for topic in response.responses:
         name = topic.name or (names or {}).get(TopicId(topic.topic_id), "")
         for part in topic.partition_responses:
@@ -77,7 +77,7 @@ def read_answers(response: ProduceResponse, names: dict[TopicId, str] | None) ->
                 first = part.record_errors[0]
                 why = first.batch_index_error_message or message or "refused"
                 message = f"{len(part.record_errors)} records were refused, first that at {first.batch_index}: {why}"
-            answers[name, part.index] = Answered(
+            answers[name, part.index] = BatchAnswer(
                 code_of(part.error_code),
                 message,
                 _known(part.base_offset),

@@ -23,8 +23,8 @@ from tidelog.base.errors import (
     TopicRecreatedError,
 )
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition, uuid_text
-from tidelog.client.core.fetched import Fetched
-from tidelog.client.core.metadata_cache import PartitionView
+from tidelog.client.core.fetched import FetchedRange
+from tidelog.client.core.metadata_cache import CachedPartition
 from tidelog.client.core.needs import EARLIEST, LATEST, FetchFrom, LookUp, Need, NeedsMetadata, Validate
 from tidelog.client.core.positions import (
     UNDEFINED_MS_MAX,
@@ -91,7 +91,7 @@ class PartitionReader:
         self.last_stable_offset: int | None = None
         self.log_start_offset: int | None = None
         self.high_watermark_regressions = 0
-        self.held: deque[Fetched] = deque()
+        self.held: deque[FetchedRange] = deque()
         self.not_before_ms = 0
         self._policy = policy
         self._fetch_size_bytes = fetch_size_bytes
@@ -175,7 +175,7 @@ class PartitionReader:
         self._go_to(LookUp(timestamp))
 
     # What happened.
-    def on_metadata(self, topic_id: TopicId | None, view: PartitionView | None, now_ms: int) -> None:
+    def on_metadata(self, topic_id: TopicId | None, view: CachedPartition | None, now_ms: int) -> None:
         """The cluster's metadata, whether it changed or not."""
         if topic_id is not None and topic_id != self.topic_id:
             old, self.topic_id = self.topic_id, topic_id
@@ -240,7 +240,7 @@ class PartitionReader:
         else:
             self._on_undefined(now_ms)
 
-    def on_fetched(self, generation: int, fetched: Fetched) -> None:
+    def on_fetched(self, generation: int, fetched: FetchedRange) -> None:
         """Apply the answer to a fetch."""
         end = self.held[-1].next_offset if self.held else self.offset
         if not self._is_current(generation, Phase.FETCHING) or fetched.fetch_offset != end:
@@ -339,7 +339,7 @@ class PartitionReader:
         """Whether what we stand on is of a leader that the metadata has not heard of yet."""
         return self.standing is not None and self.standing.is_ahead_of(self.leader_epoch)
 
-    def _goes_back(self, fetched: Fetched) -> bool:
+    def _goes_back(self, fetched: FetchedRange) -> bool:
         """Whether these records are of an older epoch than those before them, which no log ever was.
 
         Leaders that fence (Fetch 9 and later) never come to this.

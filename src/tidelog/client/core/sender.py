@@ -64,7 +64,7 @@ class SenderSettings:
 
 
 @dataclass(slots=True)
-class Send:
+class ProduceSend:
     """One Produce request: a batch for each of some partitions, all led by one broker."""
 
     broker_id: BrokerId
@@ -72,7 +72,7 @@ class Send:
     size_bytes: int = 0
 
 
-class Answered(NamedTuple):
+class BatchAnswer(NamedTuple):
     """What a broker said of one batch. -1 of the wire is None."""
 
     code: Code
@@ -112,7 +112,7 @@ class Sender:
         self._losses: list[RecordsLostError] = []
 
     # What to do.
-    def take_sends(self, now_ms: int, *, flushing: bool, ready: Callable[[BrokerId], bool]) -> list[Send]:
+    def take_sends(self, now_ms: int, *, flushing: bool, ready: Callable[[BrokerId], bool]) -> list[ProduceSend]:
         """The requests to send now, in order. Afterwards each owes one `on_answer` per batch, or one `on_lost`.
 
         Args:
@@ -120,7 +120,7 @@ class Sender:
             flushing: send open batches as well, before their linger is over.
             ready: whether there is a connection to a broker; asking may make the shell open one.
         """
-        sends: list[Send] = []
+        sends: list[ProduceSend] = []
         if self.fatal is not None:
             return sends
         queues = [queue for queue in self.accumulator.queues.values() if queue.open is not None or queue.waiting]
@@ -128,7 +128,7 @@ class Sender:
             self._expire(queue, now_ms)
         while queues:  # each round takes at most one batch of a partition, so that none starves the others
             going: list[PartitionQueue] = []
-            requests: dict[BrokerId, Send] = {}
+            requests: dict[BrokerId, ProduceSend] = {}
             for queue in queues:
                 batch = self._next_batch(queue, now_ms, flushing=flushing)
                 leader = self._leader(queue.topic_partition) if batch is not None else None
@@ -139,7 +139,7 @@ class Sender:
                     if self._in_flight.get(leader[0], 0) >= self.settings.in_flight_requests_max:
                         continue
                     self._in_flight[leader[0]] = self._in_flight.get(leader[0], 0) + 1
-                    send = requests[leader[0]] = Send(leader[0])
+                    send = requests[leader[0]] = ProduceSend(leader[0])
                     sends.append(send)
                 self._start(queue, batch, leader[1])
                 send.batches.append(batch)
@@ -183,7 +183,7 @@ class Sender:
         """A request is answered, or lost: there is room for another."""
         self._in_flight[broker_id] -= 1
 
-    def on_answer(self, batch: PendingBatch, answer: Answered, now_ms: int) -> None:
+    def on_answer(self, batch: PendingBatch, answer: BatchAnswer, now_ms: int) -> None:
         """The leader answered for one batch."""
         queue = self.accumulator.queue(batch.topic_partition)
         queue.in_flight.remove(batch)
@@ -303,7 +303,7 @@ class Sender:
         batch.attempts += 1
         batch.sent_leader_epoch = leader_epoch
 
-    def _on_delivered(self, queue: PartitionQueue, batch: PendingBatch, answer: Answered) -> None:
+    def _on_delivered(self, queue: PartitionQueue, batch: PendingBatch, answer: BatchAnswer) -> None:
         sequences.on_batch_accepted(queue, batch)
         offset = answer.base_offset
         if offset is not None and batch.number > queue.last_acked_number:
@@ -318,7 +318,7 @@ class Sender:
         self._finish(batch, Delivered(offset, answer.log_append_time, batch.sent_leader_epoch))
 
     def _on_out_of_order(
-        self, queue: PartitionQueue, batch: PendingBatch, answer: Answered, error: KafkaError, now_ms: int
+        self, queue: PartitionQueue, batch: PendingBatch, answer: BatchAnswer, error: KafkaError, now_ms: int
     ) -> None:
         last = queue.last_acked_offset
         if sequences.is_explained(queue, batch):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tidelog.base.errors import KafkaError, MalformedBatchError, TidelogError
 from tidelog.base.ids import BrokerId, TopicPartition, uuid_text
 from tidelog.client.core.fetch_messages import RequestsByPartition, partition_request
-from tidelog.client.core.fetched import Fetched
+from tidelog.client.core.fetched import FetchedRange
 from tidelog.client.core.metadata_cache import MetadataCache
 from tidelog.client.core.needs import FetchFrom, LookUp, NeedsMetadata, Validate
 from tidelog.client.core.reader import PartitionReader
@@ -17,7 +17,7 @@ from tidelog.records.batch import read_records
 
 
 @dataclass(slots=True)
-class Plan:
+class PollPlan:
     """The requests to send, and to whom. Fetches count as sent only once the shell has a connection for them."""
 
     look_ups: dict[BrokerId, RequestsByPartition] = field(default_factory=dict)
@@ -62,9 +62,9 @@ class Subscription:
             reader.on_metadata(metadata.topic_id(partition.topic), metadata.partition(partition), now_ms)
 
     # What to do.
-    def plan(self, now_ms: int) -> Plan:
+    def plan(self, now_ms: int) -> PollPlan:
         """The requests that are due now."""
-        plan = Plan()
+        plan = PollPlan()
         for partition, reader in self.readers.items():
             need = reader.need(now_ms)
             if need is None:
@@ -141,7 +141,9 @@ class Subscription:
         return ready
 
 
-def _take_records(reader: PartitionReader, fetched: Fetched, taken: list[ConsumerRecord], records_max: int) -> None:
+def _take_records(
+    reader: PartitionReader, fetched: FetchedRange, taken: list[ConsumerRecord], records_max: int
+) -> None:
     topic, partition = reader.topic_partition
     assert reader.offset is not None
     while fetched.next_batch < len(fetched.batches) and len(taken) < records_max:
@@ -169,7 +171,7 @@ def _take_records(reader: PartitionReader, fetched: Fetched, taken: list[Consume
         reader.on_delivered(next_offset, timestamp)
 
 
-def _take_batches(reader: PartitionReader, fetched: Fetched) -> list[FetchedBatches]:
+def _take_batches(reader: PartitionReader, fetched: FetchedRange) -> list[FetchedBatches]:
     assert reader.offset is not None
     taken = []
     start: int = reader.offset

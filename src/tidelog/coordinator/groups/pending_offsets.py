@@ -28,7 +28,7 @@ PendingPositions = dict[int, dict[int, bytes]]
 """Those of one group in one topic: values by partition, then producer id, in the order of the log."""
 
 
-class Position(NamedTuple):
+class OffsetKey(NamedTuple):
     """What a group commits an offset for."""
 
     group_id: str
@@ -53,7 +53,7 @@ class PendingOffsets:
         self.groups: dict[str, dict[str, PendingPositions]] = {}
         self.size_bytes = 0
         self._memory = CoordinatorMemory(sys.maxsize)  # its own, until there is a coordinator
-        self._positions: dict[int, dict[Position, None]] = {}  # of each open transaction, in order
+        self._positions: dict[int, dict[OffsetKey, None]] = {}  # of each open transaction, in order
 
     def __bool__(self) -> bool:
         return bool(self.groups)
@@ -75,7 +75,7 @@ class PendingOffsets:
 
     # What changes it.
 
-    def add(self, producer_id: int, position: Position, value: bytes) -> None:
+    def add(self, producer_id: int, position: OffsetKey, value: bytes) -> None:
         """A transaction commits an offset, whose record is the last one of the log."""
         by_producer = (
             self.groups.setdefault(position.group_id, {})
@@ -90,14 +90,14 @@ class PendingOffsets:
         else:
             self._resize(len(value) - len(before))
 
-    def drop(self, position: Position) -> None:
+    def drop(self, position: OffsetKey) -> None:
         """Something was said of a position that counts, and is newer than all that is pending."""
         by_producer = self.groups.get(position.group_id, {}).get(position.topic, {}).get(position.partition)
         if by_producer is not None:
             for producer_id in list(by_producer):
                 self._remove(producer_id, position)
 
-    def end(self, producer_id: int, *, is_committed: bool) -> list[tuple[Position, bytes]]:
+    def end(self, producer_id: int, *, is_committed: bool) -> list[tuple[OffsetKey, bytes]]:
         """The transaction of a producer ended. Returns what counts from now on."""
         counting = []
         for position in list(self._positions.get(producer_id, ())):
@@ -137,7 +137,7 @@ class PendingOffsets:
         """Give back the memory that it took: the coordinator is spent."""
         self.charge(CoordinatorMemory(sys.maxsize))
 
-    def _remove(self, producer_id: int, position: Position) -> None:
+    def _remove(self, producer_id: int, position: OffsetKey) -> None:
         topics = self.groups[position.group_id]
         positions = topics[position.topic]
         by_producer = positions[position.partition]

@@ -110,7 +110,7 @@ class GroupMetadataValue:
     members: list[MemberMetadata] = field(array(MemberMetadata), default_factory=list, doc="Its members.")
 
 
-class CommittedOffset(NamedTuple):
+class OffsetAndMetadata(NamedTuple):
     """A committed offset, as it is told.
 
     Attributes:
@@ -232,7 +232,7 @@ def encode_expiring_offset(offset: int, metadata: str, commit_timestamp_ms: int,
     return encode_value(value, OFFSET_VALUE_VERSION_EXPIRING)
 
 
-def decode_offset(value: bytes) -> CommittedOffset:
+def decode_offset(value: bytes) -> OffsetAndMetadata:
     """Read the value of an offset, of either kind.
 
     Raises:
@@ -241,14 +241,14 @@ def decode_offset(value: bytes) -> CommittedOffset:
     if len(value) == _OFFSET_SIZE_BYTES and value[:2] == _VERSION_3:
         _, offset, leader_epoch, size, timestamp_ms = _BARE_OFFSET.unpack(value)
         if size == 0:
-            return CommittedOffset(offset, None if leader_epoch < 0 else leader_epoch, "", timestamp_ms, None)
+            return OffsetAndMetadata(offset, None if leader_epoch < 0 else leader_epoch, "", timestamp_ms, None)
     elif len(value) == _OFFSET_WITH_ID_SIZE_BYTES and value[:2] == _VERSION_4:
         _, offset, leader_epoch, size, timestamp_ms, tags, topic_id = _BARE_OFFSET_WITH_ID.unpack(value)
         if size == _EMPTY and tags == _TAGS_OF_ID:
             epoch = None if leader_epoch < 0 else leader_epoch
-            return CommittedOffset(offset, epoch, "", timestamp_ms, None, UUID(bytes=topic_id))
+            return OffsetAndMetadata(offset, epoch, "", timestamp_ms, None, UUID(bytes=topic_id))
     read = decode_value(OffsetCommitValue, value)
-    return CommittedOffset(
+    return OffsetAndMetadata(
         read.offset,
         None if read.leader_epoch < 0 else read.leader_epoch,
         read.metadata,

@@ -13,7 +13,7 @@ from typing import cast
 from tidelog.base.errors import CorruptLogError
 from tidelog.coordinator.groups.consumer import recorded
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup
-from tidelog.coordinator.groups.pending_offsets import PendingOffsets, Position
+from tidelog.coordinator.groups.pending_offsets import OffsetKey, PendingOffsets
 from tidelog.coordinator.groups.records import (
     GROUP_KEY_VERSION,
     NAME_SIZE_BYTES_MAX,
@@ -81,7 +81,7 @@ class RecordedGroups:
                 if not positions:
                     self._forget(names)
             if self.pending.groups:
-                self.pending.drop(Position(*_group_and_topic(names), partition))
+                self.pending.drop(OffsetKey(*_group_and_topic(names), partition))
         elif version == GROUP_KEY_VERSION:
             (group_id,) = names_in(key[2:])
             if value is None:
@@ -136,7 +136,7 @@ class RecordedGroups:
             if key[:2] in OFFSET_KEY_VERSIONS and offset is not None:
                 names, partition = split_offset_key(key)
                 group_id, topic = _group_and_topic(names)
-                self.pending.add(record.producer_id, Position(group_id, intern(topic), partition), offset)
+                self.pending.add(record.producer_id, OffsetKey(group_id, intern(topic), partition), offset)
             else:
                 self.apply(record.record)
 

@@ -59,7 +59,7 @@ class CleanedGroup(NamedTuple):
     cleaned: Segment
 
 
-class Step(NamedTuple):
+class CleanerStep(NamedTuple):
     """The outcome of one step of the cleaner."""
 
     size_bytes: int
@@ -131,7 +131,7 @@ class LogCleaner:
         self.written_size_bytes = 0
         self.why_shortened: str | None = None
 
-    def step(self) -> Step:
+    def step(self) -> CleanerStep:
         """Do a little. On another thread than the log's, one step at a time.
 
         Raises:
@@ -141,7 +141,7 @@ class LogCleaner:
         try:
             return next(self._work)
         except StopIteration:
-            return Step(0, None, True)
+            return CleanerStep(0, None, True)
 
     def abandon(self) -> None:
         """Remove what is not finished. Raises nothing: what stays behind goes at the next start."""
@@ -154,7 +154,7 @@ class LogCleaner:
         except DiskError:
             pass
 
-    def _run(self) -> Generator[Step, None, None]:
+    def _run(self) -> Generator[CleanerStep, None, None]:
         yield from self._note_keys()
         if self.end_offset <= self._dirty.first_dirty_offset:
             return
@@ -195,7 +195,7 @@ class LogCleaner:
 
     # The map.
 
-    def _note_keys(self) -> Generator[Step, None, None]:
+    def _note_keys(self) -> Generator[CleanerStep, None, None]:
         room = self._dedupe_size_bytes
         first_dirty_offset = self._dirty.first_dirty_offset
         weight = size_bytes = 0
@@ -220,9 +220,9 @@ class LogCleaner:
                 size_bytes += header.size_bytes
                 weight += _weight(header)
                 if weight >= PIECE_WEIGHT:
-                    yield Step(size_bytes, None, False)
+                    yield CleanerStep(size_bytes, None, False)
                     weight = size_bytes = 0
-        yield Step(size_bytes, None, False)
+        yield CleanerStep(size_bytes, None, False)
 
     def _shorten(self, segment: Segment, header: BatchHeader, why: str) -> None:
         """End before a batch: with the segment before it, if a dirty one lies there, or else within this one."""
@@ -256,7 +256,7 @@ class LogCleaner:
         cleaner: BatchCleaner,
         transactions: CleanedTransactions,
         last: Segment | None,
-    ) -> Generator[Step, None, None]:
+    ) -> Generator[CleanerStep, None, None]:
         """Make one new segment of the first of the range, and of as many more as are sure to fit; take those out."""
         group: list[Segment] = []
         new = Segment(
@@ -295,7 +295,7 @@ class LogCleaner:
                     new.file.append(b"".join(pieces))
                     pieces, pending = [], 0
                 if weight >= PIECE_WEIGHT:
-                    yield Step(2 * read, None, False)
+                    yield CleanerStep(2 * read, None, False)
                     self.read_size_bytes += read
                     weight = read = 0
         for entry in transactions.take_kept():
@@ -305,7 +305,7 @@ class LogCleaner:
         if not is_changed and len(group) == 1:
             new.remove()
             self._unfinished = None
-            yield Step(2 * read, None, False)
+            yield CleanerStep(2 * read, None, False)
             return
         new.file.append(b"".join(pieces))
         new.end_offset = group[-1].end_offset
@@ -313,7 +313,7 @@ class LogCleaner:
         new.sync(with_indexes=True)
         new.release()
         sizes_bytes = tuple(segment.size_bytes for segment in group)
-        yield Step(2 * read, CleanedGroup(tuple(group), sizes_bytes, new), False)
+        yield CleanerStep(2 * read, CleanedGroup(tuple(group), sizes_bytes, new), False)
         self._unfinished = None
 
     def _fits(self, new: Segment, segment: Segment, group_size: int) -> bool:

@@ -35,27 +35,27 @@ class ConfigType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T_co]):
+class ValueKind(Generic[T_co]):
     """A type of settings together with that of their values here."""
 
     type: ConfigType
     is_optional: bool = False
 
     @property
-    def or_none(self) -> Kind[T_co | None]:
+    def or_none(self) -> ValueKind[T_co | None]:
         """Of a setting that has no value unless one is set."""
-        return Kind(self.type, is_optional=True)
+        return ValueKind(self.type, is_optional=True)
 
 
-BOOLEAN: Kind[bool] = Kind(ConfigType.BOOLEAN)
-STRING: Kind[str] = Kind(ConfigType.STRING)
-INT: Kind[int] = Kind(ConfigType.INT)
-SHORT: Kind[int] = Kind(ConfigType.SHORT)
-LONG: Kind[int] = Kind(ConfigType.LONG)
-DOUBLE: Kind[float] = Kind(ConfigType.DOUBLE)
-LIST: Kind[tuple[str, ...]] = Kind(ConfigType.LIST)
-CLASS: Kind[str] = Kind(ConfigType.CLASS)
-PASSWORD: Kind[str] = Kind(ConfigType.PASSWORD)
+BOOLEAN: ValueKind[bool] = ValueKind(ConfigType.BOOLEAN)
+STRING: ValueKind[str] = ValueKind(ConfigType.STRING)
+INT: ValueKind[int] = ValueKind(ConfigType.INT)
+SHORT: ValueKind[int] = ValueKind(ConfigType.SHORT)
+LONG: ValueKind[int] = ValueKind(ConfigType.LONG)
+DOUBLE: ValueKind[float] = ValueKind(ConfigType.DOUBLE)
+LIST: ValueKind[tuple[str, ...]] = ValueKind(ConfigType.LIST)
+CLASS: ValueKind[str] = ValueKind(ConfigType.CLASS)
+PASSWORD: ValueKind[str] = ValueKind(ConfigType.PASSWORD)
 
 
 class Support(Enum):
@@ -100,7 +100,7 @@ class ConfigKey(Generic[T_co]):
     """
 
     name: str
-    kind: Kind[T_co]
+    kind: ValueKind[T_co]
     default: str | None
     doc: str
     minimum: float | None = None
@@ -212,7 +212,7 @@ class ConfigKey(Generic[T_co]):
 
 def unserved(
     name: str,
-    kind: Kind[Any],
+    kind: ValueKind[Any],
     default: str | None,
     minimum: float | None = None,
     maximum: float | None = None,
@@ -224,7 +224,7 @@ def unserved(
 
 
 def unserved_dynamic(
-    name: str, kind: Kind[Any], default: str | None, minimum: float | None = None, maximum: float | None = None
+    name: str, kind: ValueKind[Any], default: str | None, minimum: float | None = None, maximum: float | None = None
 ) -> ConfigKey[Any]:
     """Likewise, of one that can be changed while brokers run."""
     return replace(unserved(name, kind, default, minimum, maximum), is_dynamic=True)

@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.metadata.configs.topic import MIN_INSYNC_REPLICAS
-from tidelog.metadata.image import ConfigResource, ResourceType
+from tidelog.metadata.image import ResourceKey, ResourceType
 
 MIN_INSYNC = MIN_INSYNC_REPLICAS.name
-ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
+ALL_BROKERS = ResourceKey(ResourceType.BROKER, "")
 
 
-def min_insync_replicas(topic: str, configs: Mapping[ConfigResource, Mapping[str, str]]) -> int:
+def min_insync_replicas(topic: str, configs: Mapping[ResourceKey, Mapping[str, str]]) -> int:
     """`min.insync.replicas` of a topic, else of all brokers, else 1.
 
     Args:
         configs: of an image. What is there was checked before it was written.
     """
-    for resource in (ConfigResource(ResourceType.TOPIC, topic), ALL_BROKERS):
+    for resource in (ResourceKey(ResourceType.TOPIC, topic), ALL_BROKERS):
         text = configs.get(resource, _NOTHING).get(MIN_INSYNC)
         if text is not None:
             return int(text)

@@ -21,7 +21,7 @@ from tidelog.metadata.configs.broker import BROKER_CONFIGS
 from tidelog.metadata.configs.groups import GROUP_CONFIGS, check_ranges
 from tidelog.metadata.configs.key import PASSWORD, ConfigKey, ConfigType, ConfigValue, Support, Synonym
 from tidelog.metadata.configs.topic import TOPIC_CONFIGS
-from tidelog.metadata.image import ConfigResource, ResourceType
+from tidelog.metadata.image import ResourceKey, ResourceType
 from tidelog.metadata.ip_overrides import parse_per_ip_overrides
 from tidelog.metadata.listeners import (
     LISTENERS,
@@ -77,7 +77,7 @@ class ConfigSynonym:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class EffectiveConfig:
     """A setting as it is in force.
 
     Attributes:
@@ -143,7 +143,7 @@ class BrokerSettings:
 
 
 def broker_settings(
-    static: Mapping[str, str], configs: Mapping[ConfigResource, Mapping[str, str]], broker_id: BrokerId | None
+    static: Mapping[str, str], configs: Mapping[ResourceKey, Mapping[str, str]], broker_id: BrokerId | None
 ) -> BrokerSettings:
     """What is set for a broker: its file, and what the metadata says over it.
 
@@ -153,8 +153,8 @@ def broker_settings(
     """
     own: Mapping[str, str] = {}
     if broker_id is not None:
-        own = configs.get(ConfigResource(ResourceType.BROKER, str(broker_id)), {})
-    return BrokerSettings(static, own, configs.get(ConfigResource(ResourceType.BROKER, ""), {}))
+        own = configs.get(ResourceKey(ResourceType.BROKER, str(broker_id)), {})
+    return BrokerSettings(static, own, configs.get(ResourceKey(ResourceType.BROKER, ""), {}))
 
 
 def config_key(scope: Scope, name: str) -> ConfigKey[Any]:
@@ -380,12 +380,12 @@ def _scaled(text: str, synonym: Synonym) -> str:
     return text if synonym.scale == 1 or int(text) < 0 else str(int(text) * synonym.scale)
 
 
-def topic_entries(configs: Mapping[str, str], broker: BrokerSettings) -> list[ConfigEntry]:
+def topic_entries(configs: Mapping[str, str], broker: BrokerSettings) -> list[EffectiveConfig]:
     """Every setting of a topic with where it comes from (DescribeConfigs, CreateTopics), by name."""
     return [_entry(key, tuple(_places(key, configs, broker))) for key in TOPIC_CONFIGS]
 
 
-def group_entries(configs: Mapping[str, str], broker: BrokerSettings) -> list[ConfigEntry]:
+def group_entries(configs: Mapping[str, str], broker: BrokerSettings) -> list[EffectiveConfig]:
     """Every setting of a group with where it comes from (DescribeConfigs), by name."""
     return [
         _entry(key, tuple(_places(key, configs, broker, ConfigSource.DYNAMIC_GROUP)))
@@ -393,7 +393,7 @@ def group_entries(configs: Mapping[str, str], broker: BrokerSettings) -> list[Co
     ]
 
 
-def broker_entries(broker: BrokerSettings) -> list[ConfigEntry]:
+def broker_entries(broker: BrokerSettings) -> list[EffectiveConfig]:
     """Every setting of a broker with where it comes from (DescribeConfigs), by name."""
     entries = []
     prefixed = {
@@ -429,10 +429,10 @@ def _places(
     yield ConfigSynonym(key.synonyms[0].name if key.synonyms else key.name, key.default, ConfigSource.DEFAULT)
 
 
-def _entry(key: ConfigKey[Any], synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
+def _entry(key: ConfigKey[Any], synonyms: tuple[ConfigSynonym, ...]) -> EffectiveConfig:
     if key.is_sensitive:
         synonyms = tuple(ConfigSynonym(s.name, None, s.source) for s in synonyms)
-    return ConfigEntry(key, synonyms[0].value, synonyms[0].source, synonyms)
+    return EffectiveConfig(key, synonyms[0].value, synonyms[0].source, synonyms)
 
 
 def _suggestion(scope: Scope, name: str) -> str:

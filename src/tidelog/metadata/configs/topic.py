@@ -14,8 +14,8 @@ from tidelog.metadata.configs.key import (
     STRING,
     ConfigKey,
     ConfigType,
-    Kind,
     Synonym,
+    ValueKind,
     keys_in,
     refused,
     without_effect,
@@ -26,10 +26,12 @@ T = TypeVar("T")
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
 
-_TIMESTAMP_TYPE: Kind[Literal["CreateTime", "LogAppendTime"]] = Kind(ConfigType.STRING)
+_TIMESTAMP_TYPE: ValueKind[Literal["CreateTime", "LogAppendTime"]] = ValueKind(ConfigType.STRING)
 
 
-def _key(name: str, kind: Kind[T], default: str, doc: str, *synonyms: str | Synonym, **rest: object) -> ConfigKey[T]:
+def _key(
+    name: str, kind: ValueKind[T], default: str, doc: str, *synonyms: str | Synonym, **rest: object
+) -> ConfigKey[T]:
     known = tuple(Synonym(s) if isinstance(s, str) else s for s in synonyms)
     return ConfigKey(name, kind, default, doc, synonyms=known, is_dynamic=True, **rest)  # type: ignore[arg-type]
 

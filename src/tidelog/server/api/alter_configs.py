@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.controller import AlteredConfigs, ConfigChange, ConfigsToAlter, PartitionScan
-from tidelog.metadata import ConfigResource, ResourceType
+from tidelog.metadata import ResourceKey, ResourceType
 from tidelog.server.api.forwarding import send_to_controller
 from tidelog.server.api.request_context import code_of
 
@@ -42,14 +42,14 @@ class Alteration:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AlterationOutcome:
     """What became of one alteration."""
 
     code: Code
     message: str | None
 
 
-DONE = Outcome(Code.NONE, None)
+DONE = AlterationOutcome(Code.NONE, None)
 
 
 async def alter_configs(
@@ -59,14 +59,14 @@ async def alter_configs(
     replaces_all: bool,
     validate_only: bool,
     is_forwarded: bool = True,
-) -> list[Outcome]:
+) -> list[AlterationOutcome]:
     """Change settings, each resource on its own; what was changed is in force at this broker when this returns.
 
     Args:
         replaces_all: what is not named goes back to its default.
         is_forwarded: a broker was asked: where the active controller is elsewhere, it is asked in turn.
     """
-    outcomes: dict[int, Outcome] = {}
+    outcomes: dict[int, AlterationOutcome] = {}
     to_decide: dict[int, ConfigsToAlter] = {}
     counts = Counter((one.resource_type, one.resource_name) for one in alterations)
     for index, one in enumerate(alterations):
@@ -83,24 +83,24 @@ async def alter_configs(
                 _alter_loggers(node, one, is_alone=is_alone, replaces_all=replaces_all, validate_only=validate_only)
                 outcomes[index] = DONE
             else:
-                resource = ConfigResource(kind, one.resource_name)
+                resource = ResourceKey(kind, one.resource_name)
                 to_decide[index] = ConfigsToAlter(resource, one.changes, replaces_all)
         except KafkaError as error:
-            outcomes[index] = Outcome(code_of(error, "AlterConfigs"), str(error))
+            outcomes[index] = AlterationOutcome(code_of(error, "AlterConfigs"), str(error))
     if to_decide:
         requested = tuple(to_decide.values())
         try:
             decided = await _decide(node, requested, validate_only=validate_only, is_forwarded=is_forwarded)
             outcomes |= dict(zip(to_decide, decided, strict=True))
         except KafkaError as error:
-            refused = Outcome(code_of(error, "AlterConfigs"), str(error))
+            refused = AlterationOutcome(code_of(error, "AlterConfigs"), str(error))
             outcomes |= dict.fromkeys(to_decide, refused)
     return [outcomes[index] for index in range(len(alterations))]
 
 
 async def _decide(
     node: ServerApi, requested: tuple[ConfigsToAlter, ...], *, validate_only: bool, is_forwarded: bool
-) -> list[Outcome]:
+) -> list[AlterationOutcome]:
     """Have the controller decide, wherever it is. Raises KafkaError: it cannot be asked."""
     if not is_forwarded or node.active_controller is not None:
         try:
@@ -114,10 +114,10 @@ async def _decide(
                 raise
         else:
             await node.caught_up()
-            return [Outcome(one.code, one.message) for one in altered]
+            return [AlterationOutcome(one.code, one.message) for one in altered]
     request, response = _as_message(requested, validate_only)
     answer = await send_to_controller(node, request, response)
-    return [Outcome(Code(one.error_code), one.error_message) for one in answer.responses]
+    return [AlterationOutcome(Code(one.error_code), one.error_message) for one in answer.responses]
 
 
 def _as_message(requested: tuple[ConfigsToAlter, ...], validate_only: bool) -> tuple[object, type[Any]]:

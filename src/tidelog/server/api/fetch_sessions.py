@@ -46,7 +46,7 @@ EVICTION_MS = 120_000
 """Sessions that were not used for so long give way; those that are older give way to larger ones."""
 
 
-class Listeners(Protocol):
+class FetchListeners(Protocol):
     """Those that are told once of the next change. `PartitionListeners` are some."""
 
     def add(self, listener: FetchedPartition, /) -> None: ...
@@ -58,10 +58,10 @@ class Watchable(Protocol):
     """A partition. `Partition` is one."""
 
     @property
-    def listeners(self) -> Listeners: ...
+    def listeners(self) -> FetchListeners: ...
 
     @property
-    def follower_listeners(self) -> Listeners: ...
+    def follower_listeners(self) -> FetchListeners: ...
 
 
 class Throttling(Protocol):
@@ -120,7 +120,7 @@ class FetchedPartition:
         if watched is not None:
             self._listeners_of(watched).remove(self)
 
-    def _listeners_of(self, partition: Watchable) -> Listeners:
+    def _listeners_of(self, partition: Watchable) -> FetchListeners:
         return partition.follower_listeners if self.session.is_follower else partition.listeners
 
     def on_changed(self) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import TopicId
-from tidelog.controller import CreatedTopic, NewTopic
+from tidelog.controller import CreateTopicResult, TopicToCreate
 from tidelog.server.membership.controller_channel import says_not_controller
 from tidelog.wire.api import Api
 from tidelog.wire.primitives import ZERO_UUID
@@ -86,7 +86,7 @@ async def send_to_controller(node: ServerApi, request: Any, response: type[Any],
     return answer
 
 
-async def create_topics(node: ServerApi, topics: Sequence[NewTopic]) -> tuple[CreatedTopic, ...]:
+async def create_topics(node: ServerApi, topics: Sequence[TopicToCreate]) -> tuple[CreateTopicResult, ...]:
     """Have topics created, wherever the controller is; what was created is known at this broker when this returns.
 
     Raises:
@@ -103,7 +103,7 @@ async def create_topics(node: ServerApi, topics: Sequence[NewTopic]) -> tuple[Cr
     request = CreateTopicsRequest(topics=[_creatable(topic) for topic in topics], timeout_ms=TIMEOUT_MS)
     answer = cast(CreateTopicsResponse, await send_to_controller(node, request, CreateTopicsResponse))
     return tuple(
-        CreatedTopic(
+        CreateTopicResult(
             one.name,
             Code(one.error_code),
             one.error_message,
@@ -115,7 +115,7 @@ async def create_topics(node: ServerApi, topics: Sequence[NewTopic]) -> tuple[Cr
     )
 
 
-def _creatable(topic: NewTopic) -> CreatableTopic:
+def _creatable(topic: TopicToCreate) -> CreatableTopic:
     from tidelog.wire.messages.api_19_create_topics import (
         CreatableReplicaAssignment,
         CreatableTopic,

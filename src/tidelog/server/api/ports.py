@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         ProducerId,
     )
     from tidelog.base.ports import Clock, Executor, Rng
-    from tidelog.controller import CreatedTopic, NewTopic
+    from tidelog.controller import CreateTopicResult, TopicToCreate
     from tidelog.metadata import MetadataImage
     from tidelog.metadata.configs import BrokerSettings
     from tidelog.server.api.fetch_sessions import FetchSessions
@@ -168,8 +168,8 @@ class ControllerApi(MetadataApi, Protocol):
         ...
 
     async def create_topics_here(
-        self, topics: Sequence[NewTopic], *, validate_only: bool = False
-    ) -> tuple[CreatedTopic, ...]:
+        self, topics: Sequence[TopicToCreate], *, validate_only: bool = False
+    ) -> tuple[CreateTopicResult, ...]:
         """Create topics; what was created can be written to at this broker when this returns. Raises KafkaError."""
         ...
 

@@ -34,7 +34,7 @@ ASKED_MAX = 3
 UNREACHABLE = frozenset((Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR))
 
 
-class Verdict(NamedTuple):
+class Verification(NamedTuple):
     """What the coordinator said of a partition.
 
     Attributes:
@@ -46,20 +46,20 @@ class Verdict(NamedTuple):
     refusal: KafkaError | None
 
 
-UNASKED = Verdict(NOT_VERIFIED, None)
+UNASKED = Verification(NOT_VERIFIED, None)
 """Of all batches where coordinators are not asked (transaction.partition.verification.enable)."""
 
-CONTINUES = Verdict(None, None)
+CONTINUES = Verification(None, None)
 """Of a batch whose transaction is open on its partition, or that is in none."""
 
-Verdicts = dict[int, Verdict]
+Verdicts = dict[int, Verification]
 """By the `id` of a partition's data in the request."""
 
 
-def no_room_to_wait() -> Verdict:
+def no_room_to_wait() -> Verification:
     """Of a batch that would have to be kept while its coordinator is asked. Producers try again."""
     why = "requests that wait hold all the memory they may (queued.max.request.bytes): no coordinator is asked now"
-    return Verdict(None, refusal(Code.NOT_ENOUGH_REPLICAS, why))
+    return Verification(None, refusal(Code.NOT_ENOUGH_REPLICAS, why))
 
 
 class Beginning(NamedTuple):
@@ -152,7 +152,7 @@ async def _verified_once(
             said = codes[one.partition.topic_partition]
             code = _producer_code(said, context.api_version)
             why = _refusal(transactional_id, one.partition.topic_partition, code, said) if code else None
-            verdicts[id(one.data)] = Verdict(one.guard, why)
+            verdicts[id(one.data)] = Verification(one.guard, why)
     return verdicts
 
 

@@ -15,7 +15,7 @@ from tidelog.base.ids import Offset, TopicPartition
 from tidelog.base.ports import Clock, Executor
 from tidelog.log.future_log import FutureLog
 from tidelog.server.broker.replica_log_dir_move import Mover, ReplicaLogDirMove
-from tidelog.server.replication.deadlines import Deadlines
+from tidelog.server.replication.deadlines import ReplicationDeadlines
 from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.replication_throttles import Throttle, moves_limit
 from tidelog.server.settings.in_force import SettingsInForce
@@ -39,7 +39,7 @@ class ReplicaLogDirMover:
         self._files = files
         self._clock = clock
         self._executor = executor
-        self._deadlines = Deadlines(clock)
+        self._deadlines = ReplicationDeadlines(clock)
         self._throttle = Throttle(clock.now_ms, self._deadlines.add)
         self._moves: dict[TopicPartition, ReplicaLogDirMove] = {}
         self._turns = asyncio.Semaphore(COPIED_TOGETHER_MAX)

@@ -18,7 +18,7 @@ from typing import Generic
 from tidelog.base.errors import Code, InvariantBrokenError, KafkaError, refusal
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.base.ports import Clock, Executor, Rng
-from tidelog.controller import CreatedTopic, NewTopic
+from tidelog.controller import CreateTopicResult, TopicToCreate
 from tidelog.coordinator.memory import CoordinatorMemory
 from tidelog.log.producer_state import ProducerStates
 from tidelog.metadata.configs import ConfigValues, broker_values
@@ -39,7 +39,7 @@ from tidelog.server.replication.partition import Partition
 SEND_BACKOFF_MS = 50
 SEND_BACKOFF_MS_MAX = 1_000
 
-CreateTopics = Callable[[list[NewTopic]], Awaitable[Sequence[CreatedTopic]]]
+CreateTopics = Callable[[list[TopicToCreate]], Awaitable[Sequence[CreateTopicResult]]]
 
 
 async def send_to_nobody(destination: TopicPartition, request: object) -> object:
@@ -187,7 +187,7 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
         configs = [*kind.topic_configs, ("segment.bytes", str(values[kind.segment_size_key]))]
         if kind.min_isr_key is not None:
             configs.append(("min.insync.replicas", str(values[kind.min_isr_key])))
-        topic = NewTopic(
+        topic = TopicToCreate(
             kind.topic,
             num_partitions=values[kind.partition_count_key],
             replication_factor=replication_factor,

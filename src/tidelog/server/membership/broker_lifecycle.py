@@ -32,7 +32,7 @@ from tidelog.base.errors import (
 )
 from tidelog.base.ids import BrokerEpoch, ClusterId, Offset
 from tidelog.base.ports import Rng
-from tidelog.metadata import Endpoint, MetadataDelta, MetadataImage
+from tidelog.metadata import MetadataDelta, MetadataImage, RegisteredEndpoint
 from tidelog.metadata.features import own_features, unsupported
 from tidelog.server.broker.broker import Broker, BrokerListener
 from tidelog.server.membership.controller_channel import ControllerChannel
@@ -76,7 +76,7 @@ class BrokerLifecycle(BrokerListener):
         self,
         config: NodeConfig,
         cluster_id: ClusterId,
-        endpoints: Sequence[Endpoint],
+        endpoints: Sequence[RegisteredEndpoint],
         *,
         broker: Broker,
         files: LogFiles,

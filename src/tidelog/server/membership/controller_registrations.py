@@ -22,7 +22,7 @@ from uuid import UUID
 from tidelog.base.errors import Code, KafkaError, TidelogError
 from tidelog.base.ids import BrokerId, LeaderEpoch
 from tidelog.controller import QuorumControllers
-from tidelog.metadata import ControllerImage, Endpoint, MetadataDelta, MetadataImage
+from tidelog.metadata import ControllerImage, MetadataDelta, MetadataImage, RegisteredEndpoint
 from tidelog.metadata.features import knows_controllers, own_features
 from tidelog.server.broker.broker import BrokerListener
 from tidelog.server.membership.controller_channel import ControllerChannel
@@ -74,7 +74,7 @@ class ControllerRegistration(BrokerListener):
         self,
         node_id: BrokerId,
         incarnation_id: UUID,
-        endpoints: Sequence[Endpoint],
+        endpoints: Sequence[RegisteredEndpoint],
         *,
         image: MetadataImage,
         quorum: MetadataQuorum,

@@ -21,7 +21,7 @@ from tidelog.base.errors import Code, KafkaError, TidelogError
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from tidelog.base.ports import Network, Rng
 from tidelog.controller import LostReplica
-from tidelog.metadata.image import BrokerImage, Endpoint, MetadataView
+from tidelog.metadata.image import BrokerImage, MetadataView, RegisteredEndpoint
 from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import ConnectionSettings
@@ -136,7 +136,7 @@ class ReplicaStops(ControllerListener):
                 found[each.broker_id] = Address(endpoint.host, endpoint.port)
         return found
 
-    def _endpoint(self, broker: BrokerImage) -> Endpoint | None:
+    def _endpoint(self, broker: BrokerImage) -> RegisteredEndpoint | None:
         """Where a broker takes such orders; None where clients use the same listener, and it takes none."""
         return broker.endpoint(self._listener_name) if len(broker.endpoints) > 1 else None
 

@@ -25,7 +25,7 @@ from tidelog.base.ports import Clock, Executor, Network, Rng
 from tidelog.log import LogSlice
 from tidelog.net.address import Address
 from tidelog.quorum import QuorumLog, QuorumNode
-from tidelog.quorum.progress import QuorumDescription
+from tidelog.quorum.progress import QuorumProgress
 from tidelog.quorum.recovering import PROBE_OFFSET
 from tidelog.quorum.values import (
     Answer,
@@ -216,7 +216,7 @@ class MetadataQuorum:
                 raise refusal(Code.NOT_LEADER_OR_FOLLOWER, "another node leads: it may have been done, or not")
             await self._commit_changed.wait()
 
-    def describe(self) -> QuorumDescription:
+    def describe(self) -> QuorumProgress:
         """What this node knows of the quorum."""
         return self._machine.describe(self._clock.now_ms())
 

@@ -234,11 +234,14 @@ def _leader_change_batch(change: LeaderChange, now_ms: int) -> bytes:
 
     has_directories = any(key.directory_id is not None for key in (*change.voters, *change.granting_voters))
 
-    def voters(keys: tuple[ReplicaKey, ...]) -> list[control_records.Voter]:
-        return [control_records.Voter(key.node_id, (has_directories and key.directory_id) or ZERO_UUID) for key in keys]
+    def voters(keys: tuple[ReplicaKey, ...]) -> list[control_records.LeaderChangeVoter]:
+        return [
+            control_records.LeaderChangeVoter(key.node_id, (has_directories and key.directory_id) or ZERO_UUID)
+            for key in keys
+        ]
 
     return control_batch(
-        control_records.LeaderChange(
+        control_records.LeaderChangeMessage(
             version=int(has_directories),
             leader_id=change.leader_id,
             voters=voters(change.voters),

@@ -48,7 +48,7 @@ FETCH_SIZE_BYTES_MAX = 8 << 20
 Endpoints = tuple[tuple[str, str, int], ...]
 
 
-class Answered(NamedTuple):
+class PeerAnswer(NamedTuple):
     """A peer's answer, as the machine takes it.
 
     Attributes:
@@ -62,7 +62,7 @@ class Answered(NamedTuple):
     addresses: dict[BrokerId, Address]
 
 
-class Named(Protocol):
+class NamedEndpoint(Protocol):
     """Where a node listens, in any of the answers that say so."""
 
     node_id: int
@@ -177,7 +177,7 @@ def _fetch_request(peer_request: QuorumFetch, cluster_id: ClusterId) -> fetch.Fe
 # What others answer.
 
 
-def answer_of(peer_request: PeerRequest, response: Any) -> Answered:
+def answer_of(peer_request: PeerRequest, response: Any) -> PeerAnswer:
     """Translate a response into an answer for the machine.
 
     Raises:
@@ -191,18 +191,18 @@ def answer_of(peer_request: PeerRequest, response: Any) -> Answered:
             addresses = addresses_of(response.node_endpoints)
             partition = _only(response.responses)
             answer, records = _fetch_answer(peer_request, partition)
-            return Answered(answer, records, addresses)
+            return PeerAnswer(answer, records, addresses)
         case _:
             partition = _only(response.topics)
             code = Code(partition.error_code)
             leader_epoch, leader_id = LeaderEpoch(partition.leader_epoch), broker_id(partition.leader_id)
             addresses = addresses_of(response.node_endpoints)
             if isinstance(peer_request, VoteRequested):
-                return Answered(VoteAnswer(code, leader_epoch, leader_id, partition.vote_granted), b"", addresses)
-            return Answered(EpochAnswer(code, leader_epoch, leader_id), b"", addresses)
+                return PeerAnswer(VoteAnswer(code, leader_epoch, leader_id, partition.vote_granted), b"", addresses)
+            return PeerAnswer(EpochAnswer(code, leader_epoch, leader_id), b"", addresses)
 
 
-def addresses_of(named: Iterable[Named]) -> dict[BrokerId, Address]:
+def addresses_of(named: Iterable[NamedEndpoint]) -> dict[BrokerId, Address]:
     return {BrokerId(one.node_id): Address(one.host, one.port) for one in named}
 
 

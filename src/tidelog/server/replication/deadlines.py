@@ -22,7 +22,7 @@ class Due(Protocol):
     def on_due(self, now_ms: int) -> None: ...
 
 
-class Deadlines:
+class ReplicationDeadlines:
     """See the module. Costs a few steps of a heap for each deadline, and nothing while none comes.
 
     To be used on one event loop.

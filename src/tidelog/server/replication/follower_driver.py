@@ -28,8 +28,8 @@ from tidelog.base.ports import Buffer
 from tidelog.log.follower_append import append_fetched
 from tidelog.records import split_whole_batches
 from tidelog.records.lineage import EpochEntry
-from tidelog.replica import Fetched, FollowerReplica, FollowerRequest, Halt, Truncation
-from tidelog.server.replication.role import Role
+from tidelog.replica import FetchOutcome, FollowerReplica, FollowerRequest, Halt, Truncation
+from tidelog.server.replication.role import PartitionRole
 from tidelog.server.storage.disk_health import is_full
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class FollowingHost(Protocol):
         ...
 
 
-class FollowerDriver(Role):
+class FollowerDriver(PartitionRole):
     """See the module.
 
     Attributes:
@@ -186,7 +186,7 @@ class FollowerDriver(Role):
             self._log_damage(error)
             self.on_unanswered(number)
             return
-        fetched = Fetched(
+        fetched = FetchOutcome(
             end_offset,
             None if high_watermark is None else Offset(high_watermark),
             None if log_start_offset is None else Offset(log_start_offset),

@@ -24,7 +24,7 @@ from tidelog.replica import (
     LeaderReplica,
     ReplicationSettings,
 )
-from tidelog.server.replication.role import Role
+from tidelog.server.replication.role import PartitionRole
 from tidelog.server.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class NoHost:
         raise error
 
 
-class LeaderDriver(Role):
+class LeaderDriver(PartitionRole):
     """See the module.
 
     Attributes:
@@ -170,16 +170,16 @@ class LeaderDriver(Role):
 
     @property
     def leader_replica(self) -> LeaderReplica:
-        """See `Role`."""
+        """See `PartitionRole`."""
         return self.replica
 
     @property
     def high_watermark(self) -> Offset:
-        """See `Role`."""
+        """See `PartitionRole`."""
         return self.replica.high_watermark
 
     def leading(self, sent_leader_epoch: int = -1) -> LeaderDriver:
-        """See `Role`."""
+        """See `PartitionRole`."""
         if sent_leader_epoch >= 0:
             self.replica.check_leader_epoch(LeaderEpoch(sent_leader_epoch))
         return self
@@ -224,7 +224,7 @@ class LeaderDriver(Role):
             self._host.on_bug(partition, error)
 
     def on_log_start_moved(self) -> None:
-        """See `Role`."""
+        """See `PartitionRole`."""
         self.replica.on_log_start_moved(self.partition.log.log_start_offset)
 
     def on_fetched(self, fetch: FollowerFetch, log_start_offset: int) -> EpochEntry | None:

@@ -40,7 +40,7 @@ from tidelog.replica import FollowerFetch, LeaderReplica, LogBounds, Replication
 from tidelog.server.replication.follower_driver import FollowerDriver
 from tidelog.server.replication.leader_driver import LeaderDriver, NoHost, PartitionHost
 from tidelog.server.replication.partition_listeners import LogEndListener, PartitionListener, PartitionListeners
-from tidelog.server.replication.role import Role
+from tidelog.server.replication.role import PartitionRole
 
 logger = logging.getLogger("tidelog.server.partition")
 
@@ -103,7 +103,7 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         bounds = LogBounds(log.log_start_offset, log.log_end_offset, high_watermark)
-        self.role = Role(topic_partition, bounds.clamped_high_watermark, None)
+        self.role = PartitionRole(topic_partition, bounds.clamped_high_watermark, None)
         self.log_lock = asyncio.Lock()
         self._host: PartitionHost = NoHost() if host is None else host
         self.listeners: PartitionListeners[PartitionListener] = PartitionListeners()
@@ -135,7 +135,7 @@ class Partition:
         """
         role = self.role
         known_epoch = role.leader_epoch if leader_epoch is None else leader_epoch
-        self.role = Role(self.topic_partition, role.high_watermark, known_epoch)
+        self.role = PartitionRole(self.topic_partition, role.high_watermark, known_epoch)
         role.stop()
         self.follower_listeners.notify()
         self.listeners.notify()

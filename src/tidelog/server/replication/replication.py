@@ -22,7 +22,7 @@ from tidelog.net.connection import ConnectionSettings
 from tidelog.net.pool import ConnectionPool
 from tidelog.replica import FollowerRequest, IsrProposal, LeaderReplica, Truncation
 from tidelog.server.replication.cut_off import CutOffLeaders
-from tidelog.server.replication.deadlines import Deadlines, Due
+from tidelog.server.replication.deadlines import Due, ReplicationDeadlines
 from tidelog.server.replication.follower_driver import FollowerDriver, TruncatedRecords
 from tidelog.server.replication.isr_changes import AlterPartitions, IsrChanges
 from tidelog.server.replication.leader_driver import LeaderDriver
@@ -99,7 +99,7 @@ class Replication:
         self._logs = logs
         self._settings = settings
         self._clock = clock
-        self._deadlines = Deadlines(clock)
+        self._deadlines = ReplicationDeadlines(clock)
         self.followers = SilentFollowers(clock, settings.silence_ms_max, self.due_at, self._on_follower_changed)
         self.leader_throttle = Throttle(clock.now_ms, self.due_at)
         self.follower_throttle = Throttle(clock.now_ms, self.due_at)

@@ -27,7 +27,7 @@ def done(outcome: T) -> asyncio.Future[T]:
     return future
 
 
-class Role:
+class PartitionRole:
     """Neither leader nor follower: the broker is not registered yet, or was told to stop. It serves nobody.
 
     `LeaderDriver` and `FollowerDriver` are the other two, and override what they do. A partition has one role at a

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from tidelog.base.ids import BrokerId
 from tidelog.log import LogConfig
-from tidelog.metadata import ConfigResource, ResourceType
+from tidelog.metadata import ResourceKey, ResourceType
 from tidelog.metadata.configs import BrokerSettings, broker_settings, topic_values
 from tidelog.metadata.configs.cluster import BROKER_SESSION_TIMEOUT_MS, REPLICA_LAG_TIME_MAX_MS
 from tidelog.metadata.configs.min_insync import min_insync_replicas
@@ -32,18 +32,18 @@ class SettingsInForce:
     """
 
     broker: BrokerSettings
-    configs: Mapping[ConfigResource, Mapping[str, str]]
+    configs: Mapping[ResourceKey, Mapping[str, str]]
 
     @staticmethod
     def of(
-        static: Mapping[str, str], configs: Mapping[ConfigResource, Mapping[str, str]], broker_id: BrokerId
+        static: Mapping[str, str], configs: Mapping[ResourceKey, Mapping[str, str]], broker_id: BrokerId
     ) -> SettingsInForce:
         """At a broker; `static` is its file."""
         return SettingsInForce(broker_settings(static, configs, broker_id), configs)
 
     def topic_configs(self, topic: str) -> Mapping[str, str]:
         """What was set for a topic itself."""
-        return self.configs.get(ConfigResource(ResourceType.TOPIC, topic), {})
+        return self.configs.get(ResourceKey(ResourceType.TOPIC, topic), {})
 
     def log_config(self, topic: str) -> LogConfig:
         """Of a topic's logs at this broker."""

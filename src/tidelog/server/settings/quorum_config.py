@@ -27,7 +27,7 @@ FIRST_BOOTSTRAP_ID = -2
 Endpoints = tuple[tuple[str, str, int], ...]
 
 
-class ControllerListener(Protocol):
+class ControllerEndpoint(Protocol):
     """Where this node listens for controllers."""
 
     @property
@@ -79,7 +79,7 @@ class QuorumConfig:
 
 
 def read_quorum_config(
-    values: ConfigValues, node_id: BrokerId, listeners: Sequence[ControllerListener], listener_name: str
+    values: ConfigValues, node_id: BrokerId, listeners: Sequence[ControllerEndpoint], listener_name: str
 ) -> QuorumConfig:
     """Read Kafka's keys.
 
@@ -171,7 +171,7 @@ def _bootstrap(values: ConfigValues) -> tuple[Address, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _is_itself(bootstrap: tuple[Address, ...], listeners: Sequence[ControllerListener]) -> bool:
+def _is_itself(bootstrap: tuple[Address, ...], listeners: Sequence[ControllerEndpoint]) -> bool:
     """Whether the only server that is named is this node: Kafka's stock file is that of a cluster of one."""
     return len(bootstrap) == 1 and any(
         one.port in (0, bootstrap[0].port) and bootstrap[0].host in (one.host, *LOOPBACK) for one in listeners

@@ -19,7 +19,7 @@ from tidelog.base.ids import CorrelationId, LeaderEpoch, Offset
 from tidelog.base.ports import Clock
 from tidelog.log import NotCachedError
 from tidelog.server.broker.broker import Broker
-from tidelog.server.replication.deadlines import Deadlines
+from tidelog.server.replication.deadlines import ReplicationDeadlines
 from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.partition_listeners import PartitionListener, PartitionListeners
 from tidelog.server.share_fetching.kept_states import FENCED, KeepsShareStates, code_for_members
@@ -49,7 +49,7 @@ class ShareHost(Protocol):
 
     broker: Broker
     clock: Clock
-    deadlines: Deadlines
+    deadlines: ReplicationDeadlines
     tasks: Tasks
 
     @property

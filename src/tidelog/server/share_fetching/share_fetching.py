@@ -19,7 +19,7 @@ from tidelog.metadata import ResourceType
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.metadata.configs.share_groups import GROUP_SHARE_MAX_SHARE_SESSIONS
 from tidelog.server.broker.broker import Broker, BrokerListener
-from tidelog.server.replication.deadlines import Deadlines
+from tidelog.server.replication.deadlines import ReplicationDeadlines
 from tidelog.server.replication.partition import Partition
 from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.share_fetching.kept_states import KeepsShareStates
@@ -56,7 +56,7 @@ class ShareFetching(BrokerListener):
         self.clock = clock
         self.persister = persister
         self.tasks = broker.tasks.branch("share groups")
-        self.deadlines = Deadlines(clock)
+        self.deadlines = ReplicationDeadlines(clock)
         self.sessions = ShareSessions(partitions_max)
         self.forgotten_records = 0
         self._by_group: dict[str, dict[PartitionId, ShareDriver]] = {}

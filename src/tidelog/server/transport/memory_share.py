@@ -35,7 +35,7 @@ STILL_MS_MAX = 1_000
 H = TypeVar("H", bound=Hashable)
 
 
-class Ready(NamedTuple, Generic[H]):
+class MemoryReady(NamedTuple, Generic[H]):
     """What the driver owes, in field order.
 
     Attributes:
@@ -191,9 +191,9 @@ class MemoryShare(Generic[H]):
 
     # What to do about it.
 
-    def take_ready(self) -> Ready[H]:
+    def take_ready(self) -> MemoryReady[H]:
         """All that is owed since the last call."""
-        ready = Ready(tuple(self._closed), tuple(self._given))
+        ready = MemoryReady(tuple(self._closed), tuple(self._given))
         self._closed.clear()
         self._given.clear()
         return ready

@@ -41,7 +41,7 @@ class BegunWrite(NamedTuple):
     topic_id: TopicId | None
 
 
-class MetadataLog:
+class CheckedMetadataLog:
     """See the module.
 
     Attributes:

@@ -39,7 +39,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FaultKind:
     """One kind of fault.
 
     Attributes:
@@ -68,8 +68,8 @@ class Kinds:
         gap_ms_max: the longest usual time between two of them.
     """
 
-    rates: Mapping[str, Kind]
-    steps: Mapping[str, Kind]
+    rates: Mapping[str, FaultKind]
+    steps: Mapping[str, FaultKind]
     at_once_max: int
     gap_ms_max: int
 

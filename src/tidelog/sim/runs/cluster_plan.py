@@ -9,7 +9,7 @@ from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.sim.node import CLIENT_PORT, CONTROLLER_PORT, INTERNAL_PORT
 from tidelog.sim.runs.group_plan import GroupPlan, draw_group_plan
 from tidelog.sim.runs.transaction_plan import LATEST, TRANSACTION_STATE, TransactionPlan, draw_transaction_plan
-from tidelog.sim.runs.workload import Plan, draw_plan
+from tidelog.sim.runs.workload import WorkloadPlan, draw_plan
 from tidelog.sim.world.rng import SeededRng
 
 OFFSETS = TopicPartition("__consumer_offsets", PartitionIndex(0))
@@ -50,7 +50,7 @@ class ClusterPlan:
     nodes: int = NODES_MIN
     voters: int = 3
     is_parted: bool = False
-    clients: Plan = field(default_factory=partial(Plan, replication_factor=3, min_insync_replicas=2))
+    clients: WorkloadPlan = field(default_factory=partial(WorkloadPlan, replication_factor=3, min_insync_replicas=2))
     session_ms: int = 3_000
     lag_ms_max: int = 2_000
     fetch_timeout_ms: int = 1_000

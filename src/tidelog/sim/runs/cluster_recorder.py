@@ -21,7 +21,7 @@ from tidelog.server.broker.broker import Broker
 from tidelog.server.node import Node
 from tidelog.sim.checkers.history import PartitionHistory, is_unclean
 from tidelog.sim.checkers.in_sync import LeaderInIsr
-from tidelog.sim.checkers.metadata_log import BegunWrite, MetadataLog
+from tidelog.sim.checkers.metadata_log import BegunWrite, CheckedMetadataLog
 from tidelog.sim.checkers.metadata_reads import MetadataReads
 from tidelog.sim.checkers.partition import PartitionCheckers
 from tidelog.sim.checkers.promises import AckedRecordsSurvive, what_is_wrong_with_acknowledged
@@ -145,7 +145,7 @@ class ClusterRecorder(ClientRecorder):
     ) -> None:
         super().__init__()
         self._stepped = stepped
-        self.metadata = MetadataLog()
+        self.metadata = CheckedMetadataLog()
         self.facts: Counter[str] = Counter()
         self.latest = MetadataImage.empty()
         self._plan = plan
@@ -337,7 +337,7 @@ class ClusterRecorder(ClientRecorder):
     def on_done(self, operation: str, name: str, begun: object) -> None:
         assert isinstance(begun, BegunWrite)
         self._look_at_quorum()
-        self.note([MetadataLog.is_linear], self.metadata.check_done(begun))
+        self.note([CheckedMetadataLog.is_linear], self.metadata.check_done(begun))
 
     # What is checked.
 
@@ -423,7 +423,7 @@ class ClusterRecorder(ClientRecorder):
         known_end_offset = self.metadata.end_offset
         views = [quorum_view(node_id, node, self._metadata_logs[node_id]) for node_id, node in self._nodes.items()]
         for view in views:
-            self.note([MetadataLog.stays], self.metadata.check_log(view))
+            self.note([CheckedMetadataLog.stays], self.metadata.check_log(view))
         self.note(QuorumCheckers.names, self._quorum.check(views, self.metadata.committed))
         for offset in range(known_end_offset, self.metadata.end_offset):
             self._on_metadata(self.metadata.image_at(offset))
@@ -480,7 +480,7 @@ class ClusterRecorder(ClientRecorder):
         self._look_at_quorum()
         before = self._images.get(node_id)
         self._images[node_id] = (process, image)
-        self.note([MetadataLog.images_equal], self.metadata.check_image(node_id, image))
+        self.note([CheckedMetadataLog.images_equal], self.metadata.check_image(node_id, image))
         known = None if before is None or before[0] is not process else before[1].last_offset
         if known is not None:
             goes_on = image.last_offset is not None and image.last_offset >= known

@@ -13,7 +13,7 @@ from tidelog.sim.faults.node_faults import NODE_FAULTS
 from tidelog.sim.node import SimulatedNode
 from tidelog.sim.runs.recorder import Recorder
 from tidelog.sim.runs.story import Story
-from tidelog.sim.runs.workload import Plan, Workload
+from tidelog.sim.runs.workload import Workload, WorkloadPlan
 from tidelog.sim.world.world import SimulatedWorld
 
 NODE = "node-1"
@@ -35,7 +35,7 @@ class OneNodeStory(Story):
         plan: what the clients do.
     """
 
-    def __init__(self, world: SimulatedWorld, plan: Plan) -> None:
+    def __init__(self, world: SimulatedWorld, plan: WorkloadPlan) -> None:
         node = SimulatedNode(world.machine(NODE), plan.properties)
         self.recorder = Recorder(node, syncs_each=plan.syncs_each)
         self._node = FaultyNode(node, self.recorder, plan.topic_partitions)

@@ -42,7 +42,7 @@ class Report:
 
 
 @dataclass(slots=True)
-class Totals:
+class RunTotals:
     """Many runs together."""
 
     runs: int = 0
@@ -60,7 +60,7 @@ class Totals:
         self.checks.update(report.checks)
 
     @classmethod
-    def of(cls, reports: Iterable[Report]) -> Totals:
+    def of(cls, reports: Iterable[Report]) -> RunTotals:
         """What they come to."""
         totals = cls()
         for report in reports:

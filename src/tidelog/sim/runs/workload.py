@@ -39,7 +39,7 @@ RETRY_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WorkloadPlan:
     """How much of what a run does.
 
     Attributes:
@@ -82,9 +82,9 @@ class Plan:
         return [TopicPartition(TOPIC, PartitionIndex(number)) for number in range(self.partitions)]
 
 
-def draw_plan(rng: SeededRng) -> Plan:
+def draw_plan(rng: SeededRng) -> WorkloadPlan:
     """How much of what one run does."""
-    return Plan(
+    return WorkloadPlan(
         partitions=rng.randrange(1, 4),
         producers=rng.randrange(1, 3),
         interval_ms=INTERVALS_MS[rng.randrange(0, len(INTERVALS_MS))],
@@ -115,7 +115,7 @@ class Workload:
         factory: AsyncFactory,
         bootstrap: Sequence[str],
         world: World,
-        plan: Plan,
+        plan: WorkloadPlan,
         *,
         rng: SeededRng,
         recorder: ClientRecorder,

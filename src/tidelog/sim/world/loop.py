@@ -32,7 +32,7 @@ class StuckError(TidelogError):
     """The run cannot end: nothing is left that could happen, or its time is over. Says what waits, and where."""
 
 
-class Step(asyncio.TimerHandle):
+class ScheduledCall(asyncio.TimerHandle):
     """What is to be called, once. As asyncio's own handles, but for what those do for people who debug."""
 
     __slots__ = ("_is_timer",)
@@ -74,7 +74,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         after_step: called after every step of everybody; what it raises ends the run.
     """
 
-    _ready: deque[Step]
+    _ready: deque[ScheduledCall]
     _stopping: bool
     _closed: bool
 
@@ -87,7 +87,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.now_us = round(START_SECONDS * 1e6)
         self._now = START_SECONDS
         self._limit = START_SECONDS
-        self._timers: list[tuple[float, int, Step]] = []
+        self._timers: list[tuple[float, int, ScheduledCall]] = []
         self._timer_count = 0
         self._cancelled_timers = 0
         self._processes: list[Process] = [self.root]
@@ -203,7 +203,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         told = waiting[:WAITING_TOLD_MAX] + ([f"  and {more} more"] if more > 0 else [])
         raise StuckError("\n".join([f"the run is stuck at {self._now:.6f} s: {reason}; what waits:", *told]))
 
-    def _on_raised(self, step: Step, error: BaseException) -> None:
+    def _on_raised(self, step: ScheduledCall, error: BaseException) -> None:
         if not isinstance(error, ProcessKilledError):
             raise error  # a callback of the code under test failed: so does the run
 
@@ -216,11 +216,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> Step:
+    ) -> ScheduledCall:
         """Call it in the next turn."""
         if self._closed:
             self._complain_of_end()
-        step = Step(self, self._now, callback, args, copy_context() if context is None else context)
+        step = ScheduledCall(self, self._now, callback, args, copy_context() if context is None else context)
         self._ready.append(step)
         return step
 
@@ -228,17 +228,17 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> Step:
+    ) -> ScheduledCall:
         """Call it in so many virtual seconds."""
         return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> Step:
+    ) -> ScheduledCall:
         """Call it at a virtual time."""
         if self._closed:
             self._complain_of_end()
-        step = Step(self, when, callback, args, copy_context() if context is None else context)
+        step = ScheduledCall(self, when, callback, args, copy_context() if context is None else context)
         step._is_timer = True
         self._timer_count += 1
         heapq.heappush(self._timers, (when, self._timer_count, step))

@@ -39,7 +39,7 @@ from tidelog.coordinator.groups.consumer.heartbeat_checks import (
 )
 from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
 from tidelog.coordinator.groups.consumer.member import NAME_BYTES, CurrentAssignment, Holding
-from tidelog.coordinator.groups.consumer.pattern_searches import Found, PatternSearches
+from tidelog.coordinator.groups.consumer.pattern_searches import PatternSearches, PatternTopics
 from tidelog.coordinator.groups.consumer.recorded import Said
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
 from tidelog.coordinator.groups.consumer.target_assignments import RECORD_WORK, WaitingMember
@@ -398,7 +398,7 @@ class ConsumerGroups:
             for pattern in group.patterns if group.has_patterns else ():
                 searches.search(group.group_id, pattern)
 
-    def _match_in_pieces(self, found: Found) -> Pieces[None]:
+    def _match_in_pieces(self, found: PatternTopics) -> Pieces[None]:
         """These are the topics of a pattern."""
         group = self.groups.get(found.group_id)
         if self._pace.counts(RECORD_WORK):
@@ -427,11 +427,11 @@ class ConsumerGroups:
         if self._pace.counts(len(matched.topics)):
             yield
 
-    def _is_known(self, group: ConsumerGroup, found: Found) -> bool:
+    def _is_known(self, group: ConsumerGroup, found: PatternTopics) -> bool:
         matched = group.matched.get(found.pattern)
         return matched is not None and matched.topics == found.topics
 
-    def _warn(self, found: Found, why: str) -> None:
+    def _warn(self, found: PatternTopics, why: str) -> None:
         logger.warning(
             "group %s: the pattern %.100r matches %d topics, and %s: it counts as if it matched none. Use a narrower "
             "one",

@@ -29,7 +29,7 @@ def topic_pattern(pattern: str) -> LinearPattern:
     return LinearPattern(pattern, length_max=STATES_MAX, states_max=STATES_MAX, steps_max=None)
 
 
-class Found(NamedTuple):
+class PatternTopics(NamedTuple):
     """The topics of a pattern of a group were looked up."""
 
     group_id: str
@@ -105,7 +105,7 @@ class PatternSearches:
         """Nobody is subscribed to it any more."""
         self._searches.pop((group_id, pattern), None)
 
-    def step(self) -> Iterator[Found]:
+    def step(self) -> Iterator[PatternTopics]:
         """Match the next names. Returns what has been looked up completely."""
         left = STEP_NAMES_MAX
         known = self._known
@@ -116,7 +116,7 @@ class PatternSearches:
                 return
             if search.is_refused or not search.names:
                 del self._searches[group_id, pattern]
-                yield Found(group_id, pattern, known.still_matchable(search.found))
+                yield PatternTopics(group_id, pattern, known.still_matchable(search.found))
                 left -= 1
             elif search.at >= len(search.names[0]):
                 del search.names[0]

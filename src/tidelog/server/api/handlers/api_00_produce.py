@@ -44,8 +44,8 @@ from tidelog.server.api.transactional_produce import (
     TOPIC_IDS_FROM_VERSION,
     UNASKED,
     Beginning,
-    Verdict,
     Verdicts,
+    Verification,
     beginnings,
     no_room_to_wait,
     verified,
@@ -252,7 +252,7 @@ class _Row(NamedTuple):
 
     topic: UUID | str
     data: PartitionProduceData
-    verdict: Verdict
+    verdict: Verification
     rows: list[PartitionProduceResponse]
 
 

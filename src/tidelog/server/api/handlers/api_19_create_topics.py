@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId
-from tidelog.controller import CreatedTopic, NewTopic
+from tidelog.controller import CreateTopicResult, TopicToCreate
 from tidelog.controller.partitions import PARTITIONS_PER_REQUEST_MAX
 from tidelog.server.api.alter_configs import CHANGES_MAX
 from tidelog.server.api.request_context import RequestContext, code_of
@@ -42,23 +42,23 @@ async def handle(node: ControllerApi, request: CreateTopicsRequest, context: Req
     )
 
 
-def _too_much(topic: CreatableTopic) -> CreatedTopic:
+def _too_much(topic: CreatableTopic) -> CreateTopicResult:
     why = f"topic {topic.name!r}: more than {CHANGES_MAX} settings are named at once"
-    return CreatedTopic(topic.name, Code.INVALID_CONFIG, why)
+    return CreateTopicResult(topic.name, Code.INVALID_CONFIG, why)
 
 
 def refused(request: CreateTopicsRequest, context: RequestContext, error: KafkaError) -> CreateTopicsResponse:
     """The answer where nothing could be decided."""
     code = code_of(error, "CreateTopics")
-    return CreateTopicsResponse(topics=[_row(CreatedTopic(one.name, code, str(error))) for one in request.topics])
+    return CreateTopicsResponse(topics=[_row(CreateTopicResult(one.name, code, str(error))) for one in request.topics])
 
 
-def _wanted(request: CreateTopicsRequest) -> list[NewTopic]:
+def _wanted(request: CreateTopicsRequest) -> list[TopicToCreate]:
     return [_new(topic) for topic in request.topics if len(topic.configs) <= CHANGES_MAX]
 
 
-def _new(topic: CreatableTopic) -> NewTopic:
-    return NewTopic(
+def _new(topic: CreatableTopic) -> TopicToCreate:
+    return TopicToCreate(
         name=topic.name,
         num_partitions=None if topic.num_partitions == -1 else topic.num_partitions,
         replication_factor=None if topic.replication_factor == -1 else topic.replication_factor,
@@ -70,7 +70,7 @@ def _new(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _row(result: CreatedTopic) -> CreatableTopicResult:
+def _row(result: CreateTopicResult) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=result.name,
         topic_id=ZERO_UUID if result.topic_id is None else result.topic_id,

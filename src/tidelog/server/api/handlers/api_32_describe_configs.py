@@ -15,9 +15,9 @@ from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.metadata import ResourceType
 from tidelog.metadata.configs import (
     BrokerSettings,
-    ConfigEntry,
     ConfigSource,
     ConfigType,
+    EffectiveConfig,
     broker_entries,
     group_entries,
     topic_entries,
@@ -56,7 +56,7 @@ def handle(node: MetadataApi, request: DescribeConfigsRequest, context: RequestC
     return DescribeConfigsResponse(results=results)
 
 
-def _entries(node: MetadataApi, resource: DescribeConfigsResource) -> Sequence[ConfigEntry]:
+def _entries(node: MetadataApi, resource: DescribeConfigsResource) -> Sequence[EffectiveConfig]:
     name = resource.resource_name
     image = node.image
     if resource.resource_type == ResourceType.TOPIC:
@@ -94,7 +94,7 @@ def _not_this_broker(node: MetadataApi, name: str) -> KafkaError:
     return refusal(Code.INVALID_REQUEST, f"broker {name!r} must be asked itself; this is broker {node.config.node_id}")
 
 
-def _row(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _row(entry: EffectiveConfig, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     synonyms = [DescribeConfigsSynonym(one.name, one.value, one.source) for one in entry.synonyms]
     return DescribeConfigsResourceResult(
         name=entry.name,

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
-from tidelog.controller import ControllerState, FeatureUpdate, UpdatedFeature, UpgradeType
+from tidelog.controller import ControllerState, FeatureToUpdate, UpdatedFeature, UpgradeType
 from tidelog.journal import LongDecision
 from tidelog.metadata.features import KRAFT_VERSION
 from tidelog.server.api.request_context import RequestContext, code_of
@@ -71,7 +71,7 @@ def refused(request: UpdateFeaturesRequest, context: RequestContext, error: Kafk
     return UpdateFeaturesResponse(error_code=code_of(error, "UpdateFeatures"), error_message=str(error))
 
 
-def _puts_voters_into_log(update: FeatureUpdate) -> bool:
+def _puts_voters_into_log(update: FeatureToUpdate) -> bool:
     return update.name == KRAFT_VERSION and update.level > 0 and update.upgrade_type == UpgradeType.UPGRADE
 
 
@@ -92,8 +92,8 @@ def _for_all(updated: Sequence[UpdatedFeature]) -> UpdateFeaturesResponse:
     )
 
 
-def _update(requested: FeatureUpdateKey, api_version: int) -> FeatureUpdate:
+def _update(requested: FeatureUpdateKey, api_version: int) -> FeatureToUpdate:
     if api_version >= UPGRADE_TYPES_FROM_VERSION:
-        return FeatureUpdate(requested.feature, requested.max_version_level, requested.upgrade_type)
+        return FeatureToUpdate(requested.feature, requested.max_version_level, requested.upgrade_type)
     kind = UpgradeType.SAFE_DOWNGRADE if requested.allow_downgrade else UpgradeType.UPGRADE
-    return FeatureUpdate(requested.feature, requested.max_version_level, kind)
+    return FeatureToUpdate(requested.feature, requested.max_version_level, kind)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId
 from tidelog.controller import BrokerChange, BrokerToRegister, PartitionScan
-from tidelog.metadata import Endpoint
+from tidelog.metadata import RegisteredEndpoint
 from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 
@@ -28,7 +28,9 @@ async def handle(
     broker = BrokerToRegister(
         broker_id=BrokerId(request.broker_id),
         incarnation_id=request.incarnation_id,
-        endpoints=tuple(Endpoint(one.name, one.host, one.port, one.security_protocol) for one in request.listeners),
+        endpoints=tuple(
+            RegisteredEndpoint(one.name, one.host, one.port, one.security_protocol) for one in request.listeners
+        ),
         cluster_id=ClusterId(request.cluster_id),
         rack=request.rack,
         log_dirs=tuple(request.log_dirs),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerId
-from tidelog.metadata import ControllerImage, Endpoint
+from tidelog.metadata import ControllerImage, RegisteredEndpoint
 from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_70_controller_registration import (
     ControllerRegistrationRequest,
@@ -28,7 +28,7 @@ async def handle(
     registered = ControllerImage(
         BrokerId(request.controller_id),
         request.incarnation_id,
-        tuple(Endpoint(one.name, one.host, one.port, one.security_protocol) for one in request.listeners),
+        tuple(RegisteredEndpoint(one.name, one.host, one.port, one.security_protocol) for one in request.listeners),
         tuple((one.name, one.min_supported_version, one.max_supported_version) for one in request.features),
     )
     try:
