@@ -78,6 +78,8 @@ class States:
         states = [StartedState(self.topic_id, index, 1, Offset(0)) for index in self.indexes]
         assert await self.at(1, lambda persister: persister.initialize(GROUP, states)) == [None] * PARTITIONS
         await self.until_settled()
+        for index in self.indexes:
+            await self.read(1, index, leader_epoch=0)
 
     @property
     def indexes(self) -> list[PartitionIndex]:

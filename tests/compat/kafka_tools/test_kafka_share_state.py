@@ -71,7 +71,7 @@ def test_kafka_reads_what_our_coordinator_wrote(tools: KafkaTools, tmp_path: Pat
     world = CoordinatedShare()
     world.initialized(start=5)
     world.initialized(OTHER, start=None)
-    for number in range(4):
+    for number in range(3):
         at = 10 * number
         changed = change(
             batch(at, at + 3, epoch=7), batch(at + 5, at + 5, ARCHIVED, 2), start=5, start_epoch=6, complete=3
@@ -84,6 +84,7 @@ def test_kafka_reads_what_our_coordinator_wrote(tools: KafkaTools, tmp_path: Pat
     records = dumped(tools, directory)
     assert [int(key["type"]) for key, _ in records] == [
         ShareRecordType.SNAPSHOT,
+        ShareRecordType.UPDATE,
         ShareRecordType.SNAPSHOT,
         *[ShareRecordType.UPDATE] * 3,
         ShareRecordType.SNAPSHOT,
@@ -91,10 +92,10 @@ def test_kafka_reads_what_our_coordinator_wrote(tools: KafkaTools, tmp_path: Pat
     ]
     keys = [key["data"] for key, _ in records]
     assert keys[0] == {"groupId": "group", "topicId": uuid_text(TOPIC), "partition": KEY.partition}
-    assert keys[1]["partition"] == keys[-1]["partition"] == OTHER.partition
+    assert keys[2]["partition"] == keys[-1]["partition"] == OTHER.partition
     values = [value and value["data"] for _, value in records]
-    assert (values[0]["startOffset"], values[1]["startOffset"], values[-1]) == (5, -1, None)
-    update, snapshot = values[2], values[5]
+    assert (values[0]["startOffset"], values[2]["startOffset"], values[-1]) == (5, -1, None)
+    update, snapshot = values[4], values[6]
     assert update["leaderEpoch"] == 1
     assert update["stateBatches"] == [
         {"firstOffset": 0, "lastOffset": 3, "deliveryState": 2, "deliveryCount": 1},
@@ -155,6 +156,7 @@ def answers(client: ShareStateClient) -> list[object]:
     note(*client.initialize(0, state_epoch=4, start=9))
     read(0, -1)
     write(0, change(leader_epoch=4, state_epoch=3))
+    read(1, 5)  # ours takes no change before
     for number in range(8):
         write(1, change(batch(10 + 2 * number, 10 + 2 * number), leader_epoch=5, state_epoch=3))
     read(1, 5)

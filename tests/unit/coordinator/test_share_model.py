@@ -49,7 +49,7 @@ class Oracle:
         self.records[key] = {}
         self.starts[key] = start
         self.state_epochs[key] = state_epoch
-        self.leader_epochs.setdefault(key, 0)
+        self.leader_epochs.setdefault(key, -1)
         return Code.NONE
 
     def write(
@@ -58,7 +58,7 @@ class Oracle:
         refused = self.read(key, leader_epoch, records=False)
         if refused is not Code.NONE:
             return refused
-        if -1 != state_epoch < self.state_epochs[key]:
+        if self.leader_epochs[key] == -1 or state_epoch not in (-1, self.state_epochs[key]):
             return Code.FENCED_STATE_EPOCH
         self.leader_epochs[key] = max(self.leader_epochs[key], leader_epoch)
         if start is not None:

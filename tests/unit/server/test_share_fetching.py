@@ -250,6 +250,26 @@ def test_a_write_that_is_refused_leaves_the_records_with_their_member() -> None:
     run(scenario)
 
 
+def test_where_the_state_is_gone_it_is_read_again_before_anything_is_written() -> None:
+    """A group that was deleted may be made anew meanwhile: what was done for the old one says nothing of it."""
+
+    async def scenario(node: SharingNode) -> None:
+        node.produce("a", "b")
+        member = Member(node, "m")
+        await member.acquire()
+        node.kept.refusals.append(Code.INVALID_REQUEST)
+        assert await member.accept(0, 0) == Code.UNKNOWN_SERVER_ERROR
+        await until(lambda: len(node.share_fetching) == 0)
+        row = row_of(await member.fetch(max_wait_ms=30_000))
+        assert row.error_code == Code.NOT_LEADER_OR_FOLLOWER
+        assert await member.acquire() == [(0, "a", 1), (1, "b", 1)]
+        node.kept.refusals.append(Code.MESSAGE_TOO_LARGE)
+        assert await member.accept(0, 0) == Code.UNKNOWN_SERVER_ERROR
+        assert await member.accept(0, 0) == Code.NONE, "it has the record as before"
+
+    run(scenario)
+
+
 def test_a_coordinator_that_does_not_answer_is_told_and_asked_again() -> None:
     async def scenario(node: SharingNode) -> None:
         node.produce("a")

@@ -40,6 +40,8 @@ def test_each_partition_of_a_request_is_answered_for_itself(tmp_path: Path) -> N
             Code.INVALID_REQUEST,
         ]
         kept = batch(3, 5, epoch=7)
+        assert client.write(told_change(0, change())) == [Code.FENCED_STATE_EPOCH], "nobody has read it"
+        client.read(0, 1, leader_epoch=0)
         assert client.write(
             told_change(0, change(kept, start=2, start_epoch=6, complete=3)),
             told_change(1, change(state_epoch=0)),
@@ -153,6 +155,7 @@ def test_a_damaged_partition_is_refused_with_its_offset_and_the_others_serve(tmp
         def fill(client: ShareStateClient) -> None:
             client.find(client.key(0))
             client.initialize(*range(PARTITIONS))
+            client.read(*range(PARTITIONS), leader_epoch=0)
             for offset in range(20):
                 client.write(*(told_change(one, change(batch(offset, offset))) for one in range(PARTITIONS)))
 
@@ -227,6 +230,7 @@ def test_a_log_that_was_pruned_tells_the_same(tmp_path: Path) -> None:
         index = PartitionIndex(0)
         (begun,) = await persister.initialize("group", [StartedState(topic_id, index, 1, Offset(0))])
         assert begun is None
+        await persister.read("group", topic_id, index, LeaderEpoch(0))
         for offset in range(60):
             await persister.write("group", topic_id, index, change(batch(2 * offset, 2 * offset, epoch=3)))
         before = await persister.read("group", topic_id, index, LeaderEpoch(2))
@@ -256,6 +260,7 @@ def test_a_request_of_very_much_is_answered_in_pieces(tmp_path: Path) -> None:
     def work(client: ShareStateClient) -> None:
         client.find(client.key(0))
         assert client.initialize(*range(PARTITIONS)) == [Code.NONE] * PARTITIONS
+        client.read(*range(PARTITIONS), leader_epoch=0)
         assert client.write(*(told_change(one, change(*many)) for one in range(PARTITIONS))) == [Code.NONE] * PARTITIONS
         rows = client.read(*range(PARTITIONS))
         assert [row.partition for row in rows] == list(range(PARTITIONS))

@@ -6,7 +6,8 @@
 ```
 
 A leader reads before it writes, with its leader epoch; that is recorded, so whoever led before is fenced from then on.
-A state that is initialized anew has a higher state epoch, which fences whoever has read it before.
+A state that is initialized anew has a higher state epoch, which fences whoever has read it before. One that was deleted
+and begun again may have the same epoch: it takes no change until it was read, other than in Kafka.
 
 Pure: a shell appends the batches, says what is committed, sends the answers, and keeps the clocks.
 
@@ -162,7 +163,7 @@ class ShareCoordinator:
             begun = KeptState(
                 snapshot_epoch=0 if kept is None else kept.snapshot_epoch + 1,
                 state_epoch=state_epoch,
-                leader_epoch=LeaderEpoch(0) if kept is None else kept.leader_epoch,
+                leader_epoch=NO_LEADER_EPOCH if kept is None else kept.leader_epoch,
                 start=Offset(NOT_KNOWN) if start is None else start,
                 start_leader_epoch=NO_LEADER_EPOCH,
                 delivery_complete_count=NOT_KNOWN if start is None else 0,
@@ -185,7 +186,8 @@ class ShareCoordinator:
             if kept is None:
                 self._journal.answer(request_id, ShareSummary())
                 return
-            summary = ShareSummary(kept.state_epoch, kept.leader_epoch, kept.told_start, kept.delivery_complete_count)
+            leader_epoch = LeaderEpoch(max(kept.leader_epoch, 0))
+            summary = ShareSummary(kept.state_epoch, leader_epoch, kept.told_start, kept.delivery_complete_count)
             self._journal.answer(request_id, summary)
 
         self._run(request_id, key, summarize)
@@ -249,7 +251,7 @@ class ShareCoordinator:
         def write() -> None:
             kept = self._kept(key, "written")
             _check_leader_epoch(key, kept, change.leader_epoch)
-            _check_state_epoch(key, kept, change.state_epoch)
+            _check_is_read(key, kept, change.state_epoch)
             _check_known(key, is_known)
             self._check_size(key, kept, change)
             self._change(key, kept, change, request_id, outcome=Code.NONE, wall_ms=wall_ms)
@@ -366,7 +368,7 @@ class ShareCoordinator:
         after.change(change)
         if len(after.batches) > max(batches_max, len(kept.batches)):
             raise refusal(
-                Code.INVALID_REQUEST, f"{key}: {len(after.batches)} batches are more than a state has ({batches_max})"
+                Code.MESSAGE_TOO_LARGE, f"{key}: {len(after.batches)} batches are more than a state has ({batches_max})"
             )
         self._check_room(key, size_bytes(key, after) - size_bytes(key, kept))
 
@@ -421,6 +423,17 @@ def _check_state_epoch(key: ShareKey, kept: KeptState, state_epoch: int) -> None
         raise refusal(
             Code.FENCED_STATE_EPOCH,
             f"{key}: state epoch {state_epoch} is over, the state was initialized anew as {kept.state_epoch}",
+        )
+
+
+def _check_is_read(key: ShareKey, kept: KeptState, state_epoch: int) -> None:
+    """Return if this state may have been read, and not one of the same name that was there before it."""
+    _check_state_epoch(key, kept, state_epoch)
+    if kept.leader_epoch == NO_LEADER_EPOCH or state_epoch > kept.state_epoch:
+        raise refusal(
+            Code.FENCED_STATE_EPOCH,
+            f"{key}: state epoch {state_epoch} was read of an earlier state, this one was begun as {kept.state_epoch} "
+            "since: read it before it is written",
         )
 
 

@@ -34,7 +34,7 @@ class KeptState:
 
     Attributes:
         snapshot_epoch: of the latest snapshot.
-        leader_epoch: of the partition's leader that wrote or read it last.
+        leader_epoch: of the partition's leader that wrote or read it last; `NO_LEADER_EPOCH` if none has.
         start: all before it is done; `NOT_KNOWN` if the group has not begun.
         start_leader_epoch: of the record just before `start`.
         delivery_complete_count: how many records from the start on are done, or `NOT_KNOWN`.

@@ -16,6 +16,7 @@ FENCED = frozenset(
         Code.FENCED_LEADER_EPOCH,
         Code.FENCED_STATE_EPOCH,
         Code.GROUP_ID_NOT_FOUND,
+        Code.INVALID_REQUEST,  # there is no state any more
         Code.UNKNOWN_TOPIC_OR_PARTITION,
         Code.UNKNOWN_TOPIC_ID,
     }
@@ -41,7 +42,10 @@ def code_for_members(code: Code) -> Code:
         return Code.COORDINATOR_NOT_AVAILABLE
     if code in (Code.FENCED_LEADER_EPOCH, Code.FENCED_STATE_EPOCH):
         return Code.NOT_LEADER_OR_FOLLOWER
-    if code == Code.INVALID_REQUEST:  # a state that was not initialized: the member's request is well
+    if code in (
+        Code.INVALID_REQUEST,
+        Code.MESSAGE_TOO_LARGE,
+    ):  # no state, or no room in it: the member's request is well
         return Code.UNKNOWN_SERVER_ERROR
     return code
 

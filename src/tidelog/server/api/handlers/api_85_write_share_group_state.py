@@ -1,9 +1,9 @@
 """WriteShareGroupState 0-1: the leader of a partition saves what share groups have done with it (KIP-932, KIP-1226).
 
 Behaviour: each partition stands for itself, and is answered once its change is committed. An older leader gets
-FENCED_LEADER_EPOCH, one that read a state of before FENCED_STATE_EPOCH; what was not initialized INVALID_REQUEST. Of a
-change of very many batches some may be saved where it is refused. Served from share.version 1 on; below it
-UNSUPPORTED_VERSION.
+FENCED_LEADER_EPOCH, one that read a state of before FENCED_STATE_EPOCH, as long as nobody has read this one any write;
+what was not initialized INVALID_REQUEST, and more batches than a state has MESSAGE_TOO_LARGE. Of a change of very many
+batches some may be saved where it is refused. Served from share.version 1 on; below it UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations
