@@ -82,3 +82,13 @@ class StateChange:
     start_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     delivery_complete_count: int = -1
     batches: tuple[StateBatch, ...] = ()
+
+    @property
+    def is_raise(self) -> bool:
+        """Whether it changes nothing but the state epoch: as `raised_to` has it."""
+        return self.leader_epoch == NO_LEADER_EPOCH and self.start is None and not self.batches
+
+
+def raised_to(state_epoch: int) -> StateChange:
+    """That a state has a higher epoch from now on. It is no leader who says so."""
+    return StateChange(state_epoch, NO_LEADER_EPOCH, None)

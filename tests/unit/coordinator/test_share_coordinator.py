@@ -23,7 +23,7 @@ from tidelog.coordinator.share import ShareCoordinator, ShareCoordinatorSettings
 from tidelog.coordinator.share.records import ShareRecordType, read_key
 from tidelog.coordinator.share.settings import BATCHES_MAX
 from tidelog.journal import RequestId
-from tidelog.share.state import ShareState
+from tidelog.share.state import ShareState, raised_to
 from tidelog.share.summary import ShareSummary
 
 COLD_MS = ShareCoordinatorSettings().cold_snapshot_interval_ms
@@ -114,6 +114,37 @@ def test_a_state_that_is_initialized_anew_fences_who_read_the_one_before() -> No
     assert world.refused(world.initialize(state_epoch=2)) is Code.FENCED_STATE_EPOCH
     assert world.answers[world.write(change(state_epoch=-1))] is Code.NONE
     assert world.refused(world.write(change(state_epoch=3, leader_epoch=0))) is Code.FENCED_LEADER_EPOCH
+
+
+def test_a_state_that_is_begun_twice_with_one_epoch_is_begun_once() -> None:
+    """The answer was lost, so it was asked for again; and the first request may come after the second."""
+    world = CoordinatedShare()
+    for start in (None, 5):
+        world.initialized(start=start)
+        appended = world.next_offset
+        assert world.answers[world.initialize(start=start)] is Code.NONE
+        assert world.next_offset == appended
+        world.written(batch(5, 6), start=5)
+        assert world.refused(world.initialize(start=start)) is Code.FENCED_STATE_EPOCH
+        assert world.refused(world.initialize(start=4)) is Code.FENCED_STATE_EPOCH, "it is not said that it is done"
+        assert world.kept() == ShareState(1, Offset(5), batches=(batch(5, 6),))
+        world.delete()
+
+
+def test_a_raised_epoch_fences_who_knows_a_lower_one_and_leaves_the_rest() -> None:
+    world = CoordinatedShare()
+    assert world.refused(world.write(raised_to(3))) is Code.INVALID_REQUEST
+    world.initialized()
+    world.read(leader_epoch=4)
+    world.write(change(batch(2, 3), leader_epoch=4, start=1, complete=2))
+    for _ in range(2):
+        assert world.answers[world.write(raised_to(3))] is Code.NONE
+    assert world.refused(world.write(raised_to(2))) is Code.FENCED_STATE_EPOCH
+    assert world.refused(world.initialize(state_epoch=2, start=9)) is Code.FENCED_STATE_EPOCH
+    assert world.refused(world.write(change(leader_epoch=4))) is Code.FENCED_STATE_EPOCH
+    world.fail_over()
+    assert world.kept() == ShareState(3, Offset(1), batches=(batch(2, 3),))
+    assert world.summary() == ShareSummary(3, LeaderEpoch(4), Offset(1), 2)
 
 
 def test_a_leader_that_read_a_state_that_was_deleted_writes_nothing_of_the_one_that_was_begun_since() -> None:

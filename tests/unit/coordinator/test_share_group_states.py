@@ -10,7 +10,7 @@ from tidelog.base.ids import Offset
 from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.share import group_states
 from tidelog.coordinator.groups.share.recorded import member_tombstones
-from tidelog.coordinator.groups.share.requests import DeleteStates, InitializeStates
+from tidelog.coordinator.groups.share.requests import DeleteStates, InitializeStates, RaiseStates
 from tidelog.coordinator.groups.share.settings import ShareGroupSettings
 
 AT_ONCE = GroupSettings(share=ShareGroupSettings(assignment_interval_ms=0))
@@ -211,6 +211,68 @@ def test_what_cannot_be_an_offset_is_refused() -> None:
     assert world.refused(world.forget("t", group_id="")) == Code.INVALID_GROUP_ID
 
 
+def test_an_alteration_that_comes_late_does_not_undo_what_members_have_done_since() -> None:
+    for is_next_leader in (False, True):
+        world = emptied(t=2)
+        world.answers_at_once = False
+        answer = world.alter({"t": {0: 7}})
+        late = world.pending[0]
+        if is_next_leader:
+            world.fail_over()
+        else:
+            world.error = Code.COORDINATOR_NOT_AVAILABLE
+            world.answer_sends()
+            world.error = None
+            assert world.altered(answer) == {("t", 0): Code.COORDINATOR_NOT_AVAILABLE}
+        world.pending.clear()
+        world.share("b")
+        world.share_on("b")
+        assert world.reads("b") == {"t": {1}}, "the other is not settled"
+        world.answer_sends()
+        settled = world.kept["g", world.state_id("t", 0)]
+        assert settled == (world.share_group.epoch, None), "it keeps where it was"
+        world.share_on("b")
+        assert world.reads("b") == {"t": {0, 1}}
+        world.pending.append(late)
+        world.answer_sends()
+        assert world.kept["g", world.state_id("t", 0)] == settled
+
+
+def test_an_alteration_that_was_done_and_of_which_nobody_knows_stands() -> None:
+    world = emptied(t=2)
+    world.answers_at_once = False
+    world.alter({"t": {0: 7}})
+    world.lose_answer()
+    world.share("b")
+    world.error = Code.COORDINATOR_NOT_AVAILABLE
+    world.answer_sends()
+    world.error = None
+    before = world.share_group.epoch
+    world.share_on("b")
+    assert world.share_group.epoch == before + 1, "what was asked before may come yet"
+    world.answer_sends()
+    world.share_on("b")
+    assert world.reads("b") == {"t": {0, 1}}
+    assert world.starts("t") == {0: 7, 1: None}
+
+
+def test_a_state_that_is_gone_when_its_alteration_is_settled_is_begun_anew(caplog: pytest.LogCaptureFixture) -> None:
+    world = emptied(t=2)
+    world.answers_at_once = False
+    world.alter({"t": {0: 7}})
+    world.pending.clear()
+    world.fail_over()
+    del world.kept["g", world.state_id("t", 0)]
+    world.share("b")
+    world.answer_sends()
+    assert "group g: THE POSITION IN t-0 IS LOST" in caplog.text
+    world.share_on("b")
+    world.answer_sends()
+    world.share_on("b")
+    assert world.reads("b") == {"t": {0, 1}}
+    assert world.starts("t") == {0: None, 1: None}
+
+
 # Forget topics.
 
 
@@ -340,16 +402,19 @@ def test_a_topic_that_is_gone_is_forgotten() -> None:
     assert not world.share_group.known_states.topic_ids
 
 
-def test_what_was_to_begin_anew_is_not_begun_by_the_next_leader() -> None:
+def test_what_was_to_begin_anew_is_settled_by_the_next_leader_and_not_begun() -> None:
     world = emptied(t=2)
     world.answers_at_once = False
     world.alter({"t": {0: 7}})
     assert world.share_group.known_states.initializing
     world.pending.clear()
     world.fail_over()
-    assert not world.share_group.known_states.initializing
     world.share("a")
-    assert not world.pending, "nobody was told that it begins elsewhere"
+    assert [type(send.request) for _, send in world.pending] == [RaiseStates], (
+        "nobody was told that it begins elsewhere"
+    )
+    world.answer_sends()
+    assert not world.share_group.known_states.initializing
 
 
 def test_what_is_left_of_a_member_goes_with_the_next_leader_and_counts_no_more() -> None:

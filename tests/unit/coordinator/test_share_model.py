@@ -46,6 +46,9 @@ class Oracle:
     def initialize(self, key: ShareKey, state_epoch: int, start: int | None) -> Code:
         if key in self.records and -1 != state_epoch < self.state_epochs[key]:
             return Code.FENCED_STATE_EPOCH
+        if key in self.records and state_epoch == self.state_epochs[key]:
+            is_as_begun = start == self.starts[key] and not self.records[key]
+            return Code.NONE if is_as_begun else Code.FENCED_STATE_EPOCH
         self.records[key] = {}
         self.starts[key] = start
         self.state_epochs[key] = state_epoch
@@ -58,6 +61,11 @@ class Oracle:
         refused = self.read(key, leader_epoch, records=False)
         if refused is not Code.NONE:
             return refused
+        if leader_epoch == -1 and state_epoch != -1 and start is None and not written:
+            if state_epoch < self.state_epochs[key]:
+                return Code.FENCED_STATE_EPOCH
+            self.state_epochs[key] = state_epoch
+            return Code.NONE
         if self.leader_epochs[key] == -1 or state_epoch not in (-1, self.state_epochs[key]):
             return Code.FENCED_STATE_EPOCH
         self.leader_epochs[key] = max(self.leader_epochs[key], leader_epoch)

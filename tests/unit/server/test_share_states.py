@@ -15,6 +15,7 @@ from support.fixtures.log_files import change as change_byte
 from support.nodes.share_node import PARTITIONS, ask, run, started
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicId
+from tidelog.coordinator.groups.share.requests import STATES_ANYWHERE, RaiseStates
 from tidelog.coordinator.share import ShareCoordinator
 from tidelog.io.rng import SystemRng
 from tidelog.metadata import MetadataDelta, MetadataImage
@@ -22,10 +23,12 @@ from tidelog.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from tidelog.net.backoff import Backoff
 from tidelog.records import split_whole_batches
 from tidelog.server.node import Node
+from tidelog.server.share_state.group_requests import GroupRequests
 from tidelog.server.share_state.persister import SharePersister, StartedState
 from tidelog.server.share_state.share_coordinators import PORTION_BATCHES_MAX
 from tidelog.server.share_state.state_messages import portions_told, told_change
 from tidelog.share.key import ShareKey
+from tidelog.share.state import raised_to
 from tidelog.wire.messages import api_85_write_share_group_state as api_85
 
 
@@ -248,6 +251,30 @@ def test_a_log_that_was_pruned_tells_the_same(tmp_path: Path) -> None:
         node, _ = await started(tmp_path, settings)
         assert node.broker.partition(place.topic, place.partition).log.log_start_offset == log.log_start_offset
         assert await node.share_persister.read("group", topic_id, index, LeaderEpoch(2)) == before
+        await node.stop()
+
+    run(scenario)
+
+
+def test_group_coordinators_raise_epochs_here_and_elsewhere(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node, topic_id = await started(tmp_path)
+        index = PartitionIndex(0)
+        requests = GroupRequests(node.share_persister)
+        asked = RaiseStates("group", 4, ((topic_id, index),))
+        (lost,) = await requests.send_to_leader(STATES_ANYWHERE, asked)
+        assert lost is not None
+        assert lost.code is Code.INVALID_REQUEST
+        await node.share_persister.initialize("group", [StartedState(topic_id, index, 1, Offset(5))])
+        assert await requests.send_to_leader(STATES_ANYWHERE, asked) == (None,)
+
+        def work(client: ShareStateClient) -> None:
+            assert client.summarize(0)[0].state_epoch == 4
+            assert client.write(told_change(0, raised_to(6))) == [Code.NONE]
+            (summary,) = client.summarize(0)
+            assert (summary.state_epoch, summary.start_offset) == (6, 5)
+
+        await ask(node, topic_id, work)
         await node.stop()
 
     run(scenario)

@@ -7,7 +7,8 @@
 
 A leader reads before it writes, with its leader epoch; that is recorded, so whoever led before is fenced from then on.
 A state that is initialized anew has a higher state epoch, which fences whoever has read it before. One that was deleted
-and begun again may have the same epoch: it takes no change until it was read, other than in Kafka.
+and begun again may have the same epoch: it takes no change until it was read, other than in Kafka. The coordinator of a
+group raises a state's epoch by a write of nothing else: what was asked with a lower one does nothing if it comes late.
 
 Pure: a shell appends the batches, says what is committed, sends the answers, and keeps the clocks.
 
@@ -153,13 +154,21 @@ class ShareCoordinator:
         now_ms: int,
         wall_ms: int,
     ) -> None:
-        """Begin a state, in place of the one that there may be. Answered with `Code.NONE`."""
+        """Begin a state, in place of the one that there may be. Answered with `Code.NONE`.
+
+        One that has this epoch already stays: it was asked for twice. Members may have worked on it since, or it is of
+        an earlier group: then it takes a higher epoch.
+        """
 
         def initialize() -> None:
             kept = self.states.get(key)
             if kept is not None:
                 _check_state_epoch(key, kept, state_epoch)
             _check_known(key, is_known)
+            if kept is not None and kept.state_epoch == state_epoch:
+                _check_is_as_begun(key, kept, start)
+                self._journal.answer(request_id, Code.NONE)
+                return
             begun = KeptState(
                 snapshot_epoch=0 if kept is None else kept.snapshot_epoch + 1,
                 state_epoch=state_epoch,
@@ -251,6 +260,11 @@ class ShareCoordinator:
         def write() -> None:
             kept = self._kept(key, "written")
             _check_leader_epoch(key, kept, change.leader_epoch)
+            if change.is_raise and change.state_epoch != NO_STATE_EPOCH:
+                _check_state_epoch(key, kept, change.state_epoch)
+                _check_known(key, is_known)
+                self._raise(key, kept, change.state_epoch, request_id, wall_ms)
+                return
             _check_is_read(key, kept, change.state_epoch)
             _check_known(key, is_known)
             self._check_size(key, kept, change)
@@ -318,6 +332,14 @@ class ShareCoordinator:
         if kept is None:
             raise refusal(Code.INVALID_REQUEST, f"{key}: a state that was not initialized cannot be {done}")
         return kept
+
+    def _raise(self, key: ShareKey, kept: KeptState, state_epoch: int, request_id: RequestId, wall_ms: int) -> None:
+        if state_epoch == kept.state_epoch:
+            self._journal.answer(request_id, Code.NONE)
+            return
+        after = kept.anew(wall_ms)
+        after.state_epoch = state_epoch
+        self._write_snapshot(key, after, request_id, Code.NONE)
 
     def _change(
         self,
@@ -423,6 +445,16 @@ def _check_state_epoch(key: ShareKey, kept: KeptState, state_epoch: int) -> None
         raise refusal(
             Code.FENCED_STATE_EPOCH,
             f"{key}: state epoch {state_epoch} is over, the state was initialized anew as {kept.state_epoch}",
+        )
+
+
+def _check_is_as_begun(key: ShareKey, kept: KeptState, start: Offset | None) -> None:
+    """Return if nothing has become of a state since it was begun there."""
+    if start != kept.told_start or kept.batches:
+        raise refusal(
+            Code.FENCED_STATE_EPOCH,
+            f"{key}: there is a state with state epoch {kept.state_epoch}, at {kept.told_start} and not at {start}, or "
+            "with records that are done: to begin it anew takes a higher epoch",
         )
 
 

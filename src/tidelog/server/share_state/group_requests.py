@@ -26,20 +26,24 @@ class GroupRequests:
         self._persister = persister
 
     async def send_to_leader(self, destination: TopicPartition, request: object) -> StateOutcomes:
-        """The outcome of an `InitializeStates` or a `DeleteStates`. See `SendToLeader`; it raises nothing.
+        """The outcome of what `coordinator.groups.share.requests` has. See `SendToLeader`; it raises nothing.
 
         Args:
             destination: of none of them: each state has its own.
         """
-        from tidelog.coordinator.groups.share.requests import DeleteStates, InitializeStates
+        from tidelog.coordinator.groups.share.requests import DeleteStates, InitializeStates, RaiseStates
 
         outcomes: list[KafkaError | None] = []
-        invariant(isinstance(request, InitializeStates | DeleteStates), "share coordinators know no {}", request)
-        assert isinstance(request, InitializeStates | DeleteStates)
+        known = InitializeStates | RaiseStates | DeleteStates
+        invariant(isinstance(request, known), "share coordinators know no {}", request)
+        assert isinstance(request, InitializeStates | RaiseStates | DeleteStates)
         for start in range(0, len(request.ids), PORTION):
             some = slice(start, start + PORTION)
             if isinstance(request, DeleteStates):
                 outcomes += await self._persister.delete(request.group_id, request.ids[some])
+                continue
+            if isinstance(request, RaiseStates):
+                outcomes += await self._persister.raise_epochs(request.group_id, request.state_epoch, request.ids[some])
                 continue
             states = [
                 StartedState(*state_id, request.state_epoch, start=offset)

@@ -30,7 +30,7 @@ from tidelog.net.backoff import Backoff
 from tidelog.server.broker.broker import Broker
 from tidelog.server.share_state.share_coordinators import ShareCoordinators, portions_of
 from tidelog.share.key import ShareKey
-from tidelog.share.state import ShareState, StateChange
+from tidelog.share.state import ShareState, StateChange, raised_to
 from tidelog.share.summary import ShareSummary
 
 logger = logging.getLogger("tidelog.server.share_state")
@@ -193,6 +193,13 @@ class SharePersister:
         """
         asked = [(ShareKey(group_id, one.topic_id, one.partition), one) for one in states]
         return [one if isinstance(one, KafkaError) else None for one in await self._ask_all(Kind.INITIALIZE, asked)]
+
+    async def raise_epochs(
+        self, group_id: str, state_epoch: int, partitions: Sequence[tuple[TopicId, PartitionIndex]]
+    ) -> list[KafkaError | None]:
+        """Fence who knows states by older epochs. Returns for each why that was not done, or None."""
+        asked = [(ShareKey(group_id, *one), raised_to(state_epoch)) for one in partitions]
+        return [one if isinstance(one, KafkaError) else None for one in await self._ask_all(Kind.WRITE, asked)]
 
     async def delete(
         self, group_id: str, partitions: Sequence[tuple[TopicId, PartitionIndex]]

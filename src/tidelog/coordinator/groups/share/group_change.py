@@ -198,7 +198,7 @@ def assigned(
         wanted |= topics
         if pace.counts(len(topics)):
             yield
-    partitions = {topic: one.partitions for topic, one in states.initialized.items() if topic in wanted}
+    partitions = {topic: one.partitions for topic, one in states.assignable.items() if topic in wanted}
     return (yield from simple(assignable, partitions))
 
 

@@ -7,7 +7,8 @@
 
 What was asked of the share coordinator is recorded first, so that the next leader finishes it. A state that was asked
 for in vain, or by an earlier leader, is asked for again with a raised epoch: if the older request comes late, it is
-fenced, and does not begin anew what members have worked on since. Kafka does not raise it.
+fenced, and does not begin anew what members have worked on since. Kafka does not raise it. A state that was to begin
+elsewhere, and of which that is not known, is given a higher epoch for the same reason, and keeps what it has.
 
 Kafka: `GroupCoordinatorService`, `GroupMetadataManager`.
 """
@@ -28,6 +29,7 @@ from tidelog.coordinator.groups.share.requests import (
     STATES_ANYWHERE,
     DeleteStates,
     InitializeStates,
+    RaiseStates,
     StateOutcomes,
 )
 from tidelog.coordinator.groups.share.share_journal import ShareJournal
@@ -59,7 +61,7 @@ Done = Callable[[StateOutcomes], None]
 class _Sent:
     group_id: str
     ids: tuple[StateId, ...]
-    is_deletion: bool
+    what: type[InitializeStates | RaiseStates | DeleteStates]
     done: Done | None
     request_id: RequestId | None
 
@@ -82,6 +84,8 @@ class GroupStates:
     ) -> Missing:
         """The states of the group's topics that are neither there nor under way, as far as they are begun at once.
 
+        Those too that are there, and of which it is not known whether they begin elsewhere: `begin` settles it.
+
         Args:
             states: that there are; None for what is recorded.
         """
@@ -89,6 +93,7 @@ class GroupStates:
         beginning = self._beginning.get(group.group_id, {})
         deleting = self._deleting.get(group.group_id, {})
         topics: dict[TopicId, TopicStates] = {}
+        assignable = states.assignable
         room = BEGUN_AT_ONCE_MAX - len(beginning)
         is_whole, was_asked_for = True, False
         for name in names:
@@ -96,7 +101,7 @@ class GroupStates:
             if topic is None:
                 continue
             topic_id, count = topic.topic_id, len(topic.partitions)
-            there = states.initialized.get(topic_id)
+            there = assignable.get(topic_id)
             if there is not None and len(there.partitions) >= count:
                 continue
             if topic_id in deleting or room <= 0:
@@ -150,16 +155,25 @@ class GroupStates:
         """Ask for states that are recorded as `initializing`.
 
         Args:
-            starts: where they begin; a leader finds out where it is not said.
+            starts: where they begin. None: a leader finds out, and what is there stays.
             done: told of the outcome after it was recorded.
             request_id: that is answered then.
         """
         ids = tuple(ids_of(topics))
-        sent = _Sent(group_id, ids, is_deletion=False, done=done, request_id=request_id)
-        begins = starts or {}
-        request = InitializeStates(group_id, state_epoch, ids, tuple(begins.get(one) for one in ids))
-        send_id = self._send(sent, request)
-        self._beginning.setdefault(group_id, {}).update(dict.fromkeys(ids, send_id))
+        if starts is None:
+            states = self._written.groups[group_id].known_states
+            there = tuple(one for one in ids if states.is_initialized(*one))
+            if there:
+                sent = _Sent(group_id, there, RaiseStates, done=None, request_id=None)
+                self._note_beginning(sent, self._send(sent, RaiseStates(group_id, state_epoch, there)))
+                left = frozenset(ids).difference(there)
+                ids = tuple(one for one in ids if one in left)
+                if not ids:
+                    return
+            starts = {}
+        sent = _Sent(group_id, ids, InitializeStates, done=done, request_id=request_id)
+        request = InitializeStates(group_id, state_epoch, ids, tuple(starts.get(one) for one in ids))
+        self._note_beginning(sent, self._send(sent, request))
 
     def is_being_deleted(self, group_id: str, topic_id: TopicId) -> bool:
         """Whether the states of a topic are about to go."""
@@ -176,7 +190,7 @@ class GroupStates:
         request_id: RequestId | None = None,
     ) -> None:
         """Delete states of topics that are recorded as `deleting`, once none of the group is being begun."""
-        sent = _Sent(group_id, ids, is_deletion=True, done=done, request_id=request_id)
+        sent = _Sent(group_id, ids, DeleteStates, done=done, request_id=request_id)
         if self._beginning.get(group_id):
             self._postponed.setdefault(group_id, []).append(sent)
             self._note_deleting(sent, SendId(0))
@@ -193,6 +207,9 @@ class GroupStates:
             found += [(topic_id, PartitionIndex(one)) for one in sorted(partitions)]
         return tuple(found)
 
+    def _note_beginning(self, sent: _Sent, send_id: SendId) -> None:
+        self._beginning.setdefault(sent.group_id, {}).update(dict.fromkeys(sent.ids, send_id))
+
     def _send_deletion(self, sent: _Sent) -> None:
         self._note_deleting(sent, self._send(sent, DeleteStates(sent.group_id, sent.ids)))
 
@@ -206,14 +223,6 @@ class GroupStates:
         """The coordinator became active: an earlier leader may have left deletions undone."""
         for group in list(self._written.groups.values()):
             states = group.known_states
-            again = {topic_id: one for topic_id, one in states.initializing.items() if topic_id in states.initialized}
-            begun = tuple(
-                (topic_id, partition)
-                for topic_id, partition in ids_of(again)
-                if states.is_initialized(topic_id, partition)
-            )
-            if begun:  # it was to begin anew, which nobody was told of
-                self._record(group, states.not_begun(begun))
             if states.deleting and self._written.topics is not None:
                 ids = self.ids_to_delete(group.known_states, states.deleting)
                 if ids:
@@ -241,7 +250,7 @@ class GroupStates:
         outcomes: StateOutcomes = (
             (outcome,) * len(sent.ids) if isinstance(outcome, KafkaError) else tuple(outcome)  # type: ignore[arg-type]
         )
-        if sent.is_deletion:
+        if sent.what is DeleteStates:
             self._on_deleted(send_id, sent, outcomes)
         else:
             self._on_begun(send_id, sent, outcomes)
@@ -264,12 +273,16 @@ class GroupStates:
         beginning = self._beginning.get(sent.group_id, {})
         begun: list[StateId] = []
         refused: list[StateId] = []
+        lost: list[StateId] = []
         for state_id, error in zip(sent.ids, outcomes, strict=True):
             if beginning.get(state_id) != send_id:
                 continue  # it was asked for anew since
             del beginning[state_id]
             if error is None:
                 begun.append(state_id)
+            elif sent.what is RaiseStates:
+                if error.code == Code.INVALID_REQUEST:  # there is none
+                    lost.append(state_id)
             elif not _may_be_begun(error):
                 refused.append(state_id)
             if error is not None:
@@ -277,6 +290,8 @@ class GroupStates:
         if not beginning:
             self._beginning.pop(sent.group_id, None)
         group = self._written.groups.get(sent.group_id)
+        if group is not None and lost:
+            self._record_lost(group, lost)
         if group is not None and (begun or refused):
             self._record_begun(group, begun, refused)
         if sent.group_id not in self._beginning:
@@ -296,6 +311,20 @@ class GroupStates:
             self.begin(group.group_id, group.epoch, more.topics)
         else:
             self._record(group, states)
+
+    def _record_lost(self, group: ShareGroup, ids: Collection[StateId]) -> None:
+        """States that the group works with are not kept any more: it begins anew there, with the next heartbeat."""
+        states = group.known_states
+        for topic_id, partition in ids:
+            there = states.initialized.get(topic_id)
+            if there is not None and partition in there.partitions:
+                logger.warning(
+                    "group %s: THE POSITION IN %s-%d IS LOST: the share coordinator keeps nothing of it. The group "
+                    "begins anew there, where share.auto.offset.reset says. To have it begin elsewhere, stop its "
+                    "members and reset its offsets",
+                    *(group.group_id, there.name, partition),
+                )
+        self._record(group, states.lost(ids))
 
     def _on_deleted(self, send_id: SendId, sent: _Sent, outcomes: StateOutcomes) -> None:
         deleting = self._deleting.get(sent.group_id, {})
@@ -328,7 +357,7 @@ class GroupStates:
             return False
         return True
 
-    def _send(self, sent: _Sent, request: InitializeStates | DeleteStates) -> SendId:
+    def _send(self, sent: _Sent, request: InitializeStates | RaiseStates | DeleteStates) -> SendId:
         self._last_send_id += 1
         send_id = SendId(self._last_send_id)
         self._sent[send_id] = sent

@@ -29,6 +29,15 @@ class InitializeStates:
 
 
 @dataclass(frozen=True, slots=True)
+class RaiseStates:
+    """Give states a higher epoch, and leave all else: what was asked with a lower one is fenced if it comes yet."""
+
+    group_id: str
+    state_epoch: int
+    ids: tuple[StateId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteStates:
     """Delete states, those too that are not there."""
 

@@ -323,7 +323,7 @@ def _lacks_assignment(group: ShareGroup, known: KnownTopics) -> bool:
             targets.setdefault(topic_id, set()).update(partitions)
     return any(
         known.name(topic_id) in group.topics and not one.partitions.issubset(targets.get(topic_id, ()))
-        for topic_id, one in group.known_states.initialized.items()
+        for topic_id, one in group.known_states.assignable.items()
     )
 
 

@@ -6,7 +6,9 @@
 ```
 
 A partition is assigned once it is initialized: before that, its leader finds no state to go by. It may be both, where
-the group begins anew in it. Kafka: `ShareGroupStatePartitionMetadataInfo`.
+the group is to begin elsewhere in it: then it is not assigned until that is settled.
+
+Kafka: `ShareGroupStatePartitionMetadataInfo`.
 """
 
 from __future__ import annotations
@@ -72,9 +74,16 @@ class RecordedStates:
         return NO_PARTITIONS.union(*(one.partitions for one in parts if one is not None))
 
     def is_initialized(self, topic_id: TopicId, partition: int) -> bool:
-        """Whether a partition may be assigned."""
+        """Whether a partition has a state."""
         found = self.initialized.get(topic_id)
         return found is not None and partition in found.partitions
+
+    @property
+    def assignable(self) -> Topics:
+        """The partitions that have a state which nobody begins anew."""
+        if self.initializing.keys().isdisjoint(self.initialized):
+            return self.initialized
+        return _divided(self.initialized, tuple(ids_of(self.initializing)))[0]
 
     # What becomes of it.
 
@@ -92,6 +101,11 @@ class RecordedStates:
         """States that were asked for are not there."""
         left, _ = _divided(self.initializing, ids)
         return RecordedStates(left, self.initialized, self.deleting)
+
+    def lost(self, ids: Collection[StateId]) -> RecordedStates:
+        """States that were there are not, and are to be asked for anew."""
+        left, gone = _divided(self.initialized, ids)
+        return RecordedStates(_merged(self.initializing, gone), left, self.deleting)
 
     def ending(self, topics: Mapping[TopicId, str]) -> RecordedStates:
         """All states of topics are to go."""
