@@ -10,7 +10,7 @@ from tidelog.base.ids import Offset
 from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.share import group_states
 from tidelog.coordinator.groups.share.recorded import member_tombstones
-from tidelog.coordinator.groups.share.requests import DeleteStates, InitializeStates, RaiseStates
+from tidelog.coordinator.groups.share.requests import DeleteStates, InitializeStates, LookForStates, RaiseStates
 from tidelog.coordinator.groups.share.settings import ShareGroupSettings
 
 AT_ONCE = GroupSettings(share=ShareGroupSettings(assignment_interval_ms=0))
@@ -392,6 +392,54 @@ def test_the_next_leader_finishes_a_deletion() -> None:
     assert not world.kept
     assert not world.share_group.known_states.topic_ids
     assert world.group_deleted(world.delete_group()) is Code.NONE
+
+
+# What is lost.
+
+
+def test_what_is_not_kept_any_more_is_begun_anew_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    world = world_of("a", t=2)
+    world.share_on("a")
+    lost = "g", world.state_id("t", 1)
+    del world.kept[lost]
+    for _ in range(2):
+        world.pass_ms(group_states.LOOK_INTERVAL_MS // 2)
+        world.share_on("a")
+    assert [one.levelname for one in caplog.records] == ["WARNING"]
+    assert "group g: THE POSITION IN t-1 IS LOST" in caplog.text
+    for _ in range(3):
+        world.share_on("a")
+    assert world.kept[lost][0] > 2, "late requests about the state before are fenced"
+    assert world.reads("a") == {"t": {0, 1}}
+    assert world.begun["g", world.state_id("t", 0)] == 1
+    assert not world.share_group.known_states.initializing
+
+
+def test_a_look_of_before_says_nothing_of_what_was_begun_since() -> None:
+    world = world_of("a", t=2)
+    world.answers_at_once = False
+    del world.kept["g", world.state_id("t", 1)]
+    for _ in range(2):
+        world.pass_ms(group_states.LOOK_INTERVAL_MS // 2)
+        world.share_on("a")
+    assert [type(send.request) for _, send in world.pending] == [LookForStates]
+    world.share_beat("a", -1)
+    world.alter({"t": {1: 7}})
+    world.pending.reverse()
+    world.answer_send()
+    world.drive()
+    world.kept.pop(("g", world.state_id("t", 0)))
+    world.answer_sends()
+    assert world.share_group.known_states.is_initialized(*world.state_id("t", 0)), "it is looked for again"
+
+
+def test_an_error_is_no_loss() -> None:
+    world = world_of("a", t=2)
+    world.error = Code.COORDINATOR_NOT_AVAILABLE
+    for _ in range(3):
+        world.pass_ms(group_states.LOOK_INTERVAL_MS // 2)
+        world.share_on("a")
+    assert not world.share_group.known_states.initializing
 
 
 def test_a_topic_that_is_gone_is_forgotten() -> None:

@@ -15,7 +15,7 @@ from support.fixtures.log_files import change as change_byte
 from support.nodes.share_node import PARTITIONS, ask, run, started
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicId
-from tidelog.coordinator.groups.share.requests import STATES_ANYWHERE, RaiseStates
+from tidelog.coordinator.groups.share.requests import STATES_ANYWHERE, LookForStates, RaiseStates
 from tidelog.coordinator.share import ShareCoordinator
 from tidelog.io.rng import SystemRng
 from tidelog.metadata import MetadataDelta, MetadataImage
@@ -256,7 +256,7 @@ def test_a_log_that_was_pruned_tells_the_same(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_group_coordinators_raise_epochs_here_and_elsewhere(tmp_path: Path) -> None:
+def test_coordinators_of_groups_raise_epochs_and_learn_what_is_not_kept(tmp_path: Path) -> None:
     async def scenario() -> None:
         node, topic_id = await started(tmp_path)
         index = PartitionIndex(0)
@@ -267,6 +267,11 @@ def test_group_coordinators_raise_epochs_here_and_elsewhere(tmp_path: Path) -> N
         assert lost.code is Code.INVALID_REQUEST
         await node.share_persister.initialize("group", [StartedState(topic_id, index, 1, Offset(5))])
         assert await requests.send_to_leader(STATES_ANYWHERE, asked) == (None,)
+        look = LookForStates("group", ((topic_id, index), (topic_id, PartitionIndex(1))))
+        kept, missing = await requests.send_to_leader(STATES_ANYWHERE, look)
+        assert kept is None
+        assert missing is not None
+        assert missing.code is Code.INVALID_REQUEST
 
         def work(client: ShareStateClient) -> None:
             assert client.summarize(0)[0].state_epoch == 4

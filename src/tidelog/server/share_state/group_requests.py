@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.base.errors import KafkaError
+from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.server.share_state.persister import SharePersister, StartedState
+from tidelog.share.summary import ShareSummary
 
 if TYPE_CHECKING:
     from tidelog.coordinator.groups.share.requests import StateOutcomes
@@ -31,16 +32,19 @@ class GroupRequests:
         Args:
             destination: of none of them: each state has its own.
         """
-        from tidelog.coordinator.groups.share.requests import DeleteStates, InitializeStates, RaiseStates
+        from tidelog.coordinator.groups.share.requests import DeleteStates, InitializeStates, LookForStates, RaiseStates
 
         outcomes: list[KafkaError | None] = []
-        known = InitializeStates | RaiseStates | DeleteStates
+        known = InitializeStates | RaiseStates | LookForStates | DeleteStates
         invariant(isinstance(request, known), "share coordinators know no {}", request)
-        assert isinstance(request, InitializeStates | RaiseStates | DeleteStates)
+        assert isinstance(request, InitializeStates | RaiseStates | LookForStates | DeleteStates)
         for start in range(0, len(request.ids), PORTION):
             some = slice(start, start + PORTION)
             if isinstance(request, DeleteStates):
                 outcomes += await self._persister.delete(request.group_id, request.ids[some])
+                continue
+            if isinstance(request, LookForStates):
+                outcomes += map(_kept, await self._persister.summarize(request.group_id, request.ids[some]))
                 continue
             if isinstance(request, RaiseStates):
                 outcomes += await self._persister.raise_epochs(request.group_id, request.state_epoch, request.ids[some])
@@ -51,3 +55,10 @@ class GroupRequests:
             ]
             outcomes += await self._persister.initialize(request.group_id, states)
         return tuple(outcomes)
+
+
+def _kept(summary: ShareSummary | KafkaError) -> KafkaError | None:
+    """INVALID_REQUEST says that nothing is kept, and so no other error has that code."""
+    if isinstance(summary, KafkaError):
+        return summary if summary.code != Code.INVALID_REQUEST else refusal(Code.UNKNOWN_SERVER_ERROR, str(summary))
+    return refusal(Code.INVALID_REQUEST, "nothing is kept of it") if summary == ShareSummary() else None

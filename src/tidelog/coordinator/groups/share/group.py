@@ -48,6 +48,7 @@ class ShareGroup:
         topics_hash: of the topics that it reads; None until it is taken. Not recorded.
         seen_version: of the metadata in which its topics were looked at last. Not recorded.
         lacks_states: whether there may be partitions to begin with. Not recorded.
+        look_ms: when to look whether its states are kept. Not recorded.
         lacks_assignment: whether there may be partitions that nobody is to read. Not recorded.
         target_count: the partitions that members are to read, each counted for each of them.
     """
@@ -65,6 +66,7 @@ class ShareGroup:
         self.topics_hash: TopicsHash | None = None
         self.seen_version = -1
         self.lacks_states = True
+        self.look_ms: int | None = None
         self.lacks_assignment = True
         self.size_bytes = GROUP_BYTES + 2 * len(group_id)
         self.target_count = 0

@@ -2,6 +2,7 @@
 
 ```
  heartbeat ──► missing ──► "initializing" ──► InitializeStates ──► on_sent ──► "initialized" ──► next assignment
+ heartbeat, now and then ──► LookForStates ──► on_sent ──► what is not kept is "initializing" again, and told
  DeleteGroups, DeleteShareGroupOffsets ──► "deleting" ──► DeleteStates ──► on_sent ──► forgotten, answered
 ```
 
@@ -9,6 +10,9 @@ What was asked of the share coordinator is recorded first, so that the next lead
 for in vain, or by an earlier leader, is asked for again with a raised epoch: if the older request comes late, it is
 fenced, and does not begin anew what members have worked on since. Kafka does not raise it. A state that was to begin
 elsewhere, and of which that is not known, is given a higher epoch for the same reason, and keeps what it has.
+
+The log of a share coordinator may be lost, and a deletion may come late that an earlier leader asked for. So it is
+looked for the states now and then. Kafka's groups read such a partition no more.
 
 Kafka: `GroupCoordinatorService`, `GroupMetadataManager`.
 """
@@ -29,6 +33,7 @@ from tidelog.coordinator.groups.share.requests import (
     STATES_ANYWHERE,
     DeleteStates,
     InitializeStates,
+    LookForStates,
     RaiseStates,
     StateOutcomes,
 )
@@ -40,6 +45,10 @@ logger = logging.getLogger("tidelog.server.groups")
 
 BEGUN_AT_ONCE_MAX = 1_000
 """States of one group that are asked for at a time."""
+
+
+LOOK_INTERVAL_MS = 60_000
+"""For which nobody may learn that the states of a group are not kept any more."""
 
 
 class Missing(NamedTuple):
@@ -61,7 +70,7 @@ Done = Callable[[StateOutcomes], None]
 class _Sent:
     group_id: str
     ids: tuple[StateId, ...]
-    what: type[InitializeStates | RaiseStates | DeleteStates]
+    what: type[InitializeStates | RaiseStates | LookForStates | DeleteStates]
     done: Done | None
     request_id: RequestId | None
 
@@ -75,6 +84,7 @@ class GroupStates:
         self._sent: dict[SendId, _Sent] = {}
         self._beginning: dict[str, dict[StateId, SendId]] = {}
         self._deleting: dict[str, dict[TopicId, SendId]] = {}
+        self._looking: dict[str, SendId] = {}  # what is begun or deleted meanwhile makes the answer worthless
         self._postponed: dict[str, list[_Sent]] = {}  # deletions, until what is being begun has been
 
     # Beginning.
@@ -179,6 +189,30 @@ class GroupStates:
         """Whether the states of a topic are about to go."""
         return topic_id in self._deleting.get(group_id, {})
 
+    # Looking for them.
+
+    def look(self, group: ShareGroup, now_ms: int) -> None:
+        """Ask whether what the group works with is kept, if it is time to."""
+        group_id = group.group_id
+        if group.look_ms is None:
+            group.look_ms = now_ms + LOOK_INTERVAL_MS
+        if now_ms < group.look_ms or group_id in {**self._beginning, **self._deleting, **self._looking}:
+            return
+        group.look_ms = now_ms + LOOK_INTERVAL_MS
+        ids = tuple(ids_of(group.known_states.assignable))
+        if ids:
+            sent = _Sent(group_id, ids, LookForStates, done=None, request_id=None)
+            self._looking[group_id] = self._send(sent, LookForStates(group_id, ids))
+
+    def _on_looked_for(self, send_id: SendId, sent: _Sent, outcomes: StateOutcomes) -> None:
+        if self._looking.get(sent.group_id) != send_id:
+            return
+        del self._looking[sent.group_id]
+        group = self._written.groups.get(sent.group_id)
+        lost = [one for one, error in zip(sent.ids, outcomes, strict=True) if error is not None and _is_lost(error)]
+        if group is not None and lost:
+            self._record_lost(group, lost)
+
     # Deleting.
 
     def delete(
@@ -208,12 +242,14 @@ class GroupStates:
         return tuple(found)
 
     def _note_beginning(self, sent: _Sent, send_id: SendId) -> None:
+        self._looking.pop(sent.group_id, None)
         self._beginning.setdefault(sent.group_id, {}).update(dict.fromkeys(sent.ids, send_id))
 
     def _send_deletion(self, sent: _Sent) -> None:
         self._note_deleting(sent, self._send(sent, DeleteStates(sent.group_id, sent.ids)))
 
     def _note_deleting(self, sent: _Sent, send_id: SendId) -> None:
+        self._looking.pop(sent.group_id, None)
         topics = self._deleting.setdefault(sent.group_id, {})
         topics.update((topic_id, send_id) for topic_id, _ in sent.ids)
 
@@ -252,6 +288,8 @@ class GroupStates:
         )
         if sent.what is DeleteStates:
             self._on_deleted(send_id, sent, outcomes)
+        elif sent.what is LookForStates:
+            self._on_looked_for(send_id, sent, outcomes)
         else:
             self._on_begun(send_id, sent, outcomes)
         if sent.done is not None:
@@ -265,6 +303,7 @@ class GroupStates:
         self._sent.clear()
         self._beginning.clear()
         self._deleting.clear()
+        self._looking.clear()
         self._postponed.clear()
 
     # How.
@@ -281,7 +320,7 @@ class GroupStates:
             if error is None:
                 begun.append(state_id)
             elif sent.what is RaiseStates:
-                if error.code == Code.INVALID_REQUEST:  # there is none
+                if _is_lost(error):
                     lost.append(state_id)
             elif not _may_be_begun(error):
                 refused.append(state_id)
@@ -357,7 +396,7 @@ class GroupStates:
             return False
         return True
 
-    def _send(self, sent: _Sent, request: InitializeStates | RaiseStates | DeleteStates) -> SendId:
+    def _send(self, sent: _Sent, request: InitializeStates | RaiseStates | LookForStates | DeleteStates) -> SendId:
         self._last_send_id += 1
         send_id = SendId(self._last_send_id)
         self._sent[send_id] = sent
@@ -368,6 +407,11 @@ class GroupStates:
 def _may_be_begun(error: KafkaError) -> bool:
     """Whether a request may yet be done, or another epoch helps: it stays recorded, so that the next one is raised."""
     return error.retriable or error.code == Code.FENCED_STATE_EPOCH
+
+
+def _is_lost(error: KafkaError) -> bool:
+    """Whether a state that was begun is not kept."""
+    return error.code == Code.INVALID_REQUEST
 
 
 def is_of_no_topic(error: KafkaError) -> bool:

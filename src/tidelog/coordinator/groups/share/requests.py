@@ -45,5 +45,13 @@ class DeleteStates:
     ids: tuple[StateId, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class LookForStates:
+    """Say whether states are kept: INVALID_REQUEST of those that are not."""
+
+    group_id: str
+    ids: tuple[StateId, ...]
+
+
 StateOutcomes = tuple[KafkaError | None, ...]
 """What such a request is answered: for each of its ids why it was not done, or None."""

@@ -224,6 +224,7 @@ class ShareGroups:
             self._states.begin(group_id, change.epoch, missing.topics)
         if not is_assigned:
             self._runs.start(group)
+        self._states.look(group, at.now_ms)
         self._watch(group_id, member_id, at)
         has_missed = request.member_epoch != before.member_epoch  # our last answer, or it joins
         is_told = has_missed or request.subscribed_topic_names is not None or current.assigned != before.assigned
