@@ -72,8 +72,8 @@ class ShareStateClient:
         (topic,) = self.wire.ask(key, version, request, api_87.ReadShareGroupStateSummaryResponse).results
         return topic.partitions
 
-    def delete(self, *partitions: int) -> list[Code]:
-        rows = [api_86.DeleteShareGroupStatePartition(one) for one in partitions]
+    def delete(self, *partitions: int, state_epoch: int = -1) -> list[Code]:
+        rows = [api_86.DeleteShareGroupStatePartition(one, state_epoch) for one in partitions]
         request = api_86.DeleteShareGroupStateRequest(
             group_id=self.group_id, topics=[api_86.DeleteShareGroupStateTopic(self.topic_id, rows)]
         )

@@ -211,6 +211,15 @@ def test_a_deleted_state_is_gone_and_may_be_begun_again() -> None:
     assert world.summary() == ShareSummary(1, LeaderEpoch(0), None, -1)
 
 
+def test_a_deletion_that_comes_late_spares_what_was_begun_since() -> None:
+    world = CoordinatedShare()
+    world.initialized(state_epoch=6)
+    assert world.answers[world.delete(state_epoch=5)] is Code.NONE
+    assert world.kept().state_epoch == 6
+    assert world.answers[world.delete(state_epoch=6)] is Code.NONE
+    assert not world.states
+
+
 def test_states_of_topics_that_are_no_more_go_in_steps() -> None:
     world = CoordinatedShare()
     survivor = KEY._replace(topic_id=TopicId(UUID(int=8)))

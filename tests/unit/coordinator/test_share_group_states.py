@@ -311,6 +311,22 @@ def test_members_that_join_meanwhile_begin_after_the_deletion() -> None:
     assert world.starts("t") == {0: None, 1: None}
 
 
+def test_a_deletion_that_comes_late_spares_what_was_begun_since() -> None:
+    world = emptied(t=2)
+    world.answers_at_once = False
+    world.forget("t")
+    late = world.pending[0]
+    world.fail_over()
+    world.answer_sends()
+    world.share("b", "t")
+    world.answer_sends()
+    world.share_on("b")
+    assert world.reads("b") == {"t": {0, 1}}
+    world.pending.append(late)
+    world.answer_sends()
+    assert world.starts("t") == {0: None, 1: None}
+
+
 def test_nothing_is_altered_that_is_being_deleted() -> None:
     world = emptied(t=2)
     world.answers_at_once = False

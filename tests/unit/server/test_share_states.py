@@ -15,7 +15,7 @@ from support.fixtures.log_files import change as change_byte
 from support.nodes.share_node import PARTITIONS, ask, run, started
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicId
-from tidelog.coordinator.groups.share.requests import STATES_ANYWHERE, LookForStates, RaiseStates
+from tidelog.coordinator.groups.share.requests import STATES_ANYWHERE, DeleteStates, LookForStates, RaiseStates
 from tidelog.coordinator.share import ShareCoordinator
 from tidelog.io.rng import SystemRng
 from tidelog.metadata import MetadataDelta, MetadataImage
@@ -278,8 +278,15 @@ def test_coordinators_of_groups_raise_epochs_and_learn_what_is_not_kept(tmp_path
             assert client.write(told_change(0, raised_to(6))) == [Code.NONE]
             (summary,) = client.summarize(0)
             assert (summary.state_epoch, summary.start_offset) == (6, 5)
+            assert client.delete(0, state_epoch=4) == [Code.NONE]
+            assert client.summarize(0) == [summary]
 
         await ask(node, topic_id, work)
+        assert await requests.send_to_leader(STATES_ANYWHERE, DeleteStates("group", 5, asked.ids)) == (None,)
+        assert (await node.share_persister.read("group", topic_id, index, LeaderEpoch(0))).state_epoch == 6
+        assert await requests.send_to_leader(STATES_ANYWHERE, DeleteStates("group", 6, asked.ids)) == (None,)
+        (lost,) = await requests.send_to_leader(STATES_ANYWHERE, asked)
+        assert lost is not None
         await node.stop()
 
     run(scenario)

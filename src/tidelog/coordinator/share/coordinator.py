@@ -201,12 +201,26 @@ class ShareCoordinator:
 
         self._run(request_id, key, summarize)
 
-    def on_delete(self, request_id: RequestId, key: ShareKey, *, is_known: bool, now_ms: int, wall_ms: int) -> None:
-        """Answered with `Code.NONE`, also where nothing is kept."""
+    def on_delete(
+        self,
+        request_id: RequestId,
+        key: ShareKey,
+        *,
+        state_epoch: int = NO_STATE_EPOCH,
+        is_known: bool,
+        now_ms: int,
+        wall_ms: int,
+    ) -> None:
+        """Answered with `Code.NONE`, also where nothing is kept.
+
+        Args:
+            state_epoch: a state with a higher one was begun after this was asked for, and stays.
+        """
 
         def delete() -> None:
             _check_known(key, is_known)
-            if key in self.states:
+            kept = self.states.get(key)
+            if kept is not None and (state_epoch == NO_STATE_EPOCH or kept.state_epoch <= state_epoch):
                 self._write_tombstones([key])
             self._journal.answer(request_id, Code.NONE)
 

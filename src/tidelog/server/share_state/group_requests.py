@@ -41,7 +41,9 @@ class GroupRequests:
         for start in range(0, len(request.ids), PORTION):
             some = slice(start, start + PORTION)
             if isinstance(request, DeleteStates):
-                outcomes += await self._persister.delete(request.group_id, request.ids[some])
+                outcomes += await self._persister.delete(
+                    request.group_id, request.ids[some], state_epoch=request.state_epoch
+                )
                 continue
             if isinstance(request, LookForStates):
                 outcomes += map(_kept, await self._persister.summarize(request.group_id, request.ids[some]))

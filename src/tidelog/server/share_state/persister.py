@@ -202,10 +202,14 @@ class SharePersister:
         return [one if isinstance(one, KafkaError) else None for one in await self._ask_all(Kind.WRITE, asked)]
 
     async def delete(
-        self, group_id: str, partitions: Sequence[tuple[TopicId, PartitionIndex]]
+        self, group_id: str, partitions: Sequence[tuple[TopicId, PartitionIndex]], *, state_epoch: int = -1
     ) -> list[KafkaError | None]:
-        """Delete states. Returns for each why that was not done, or None."""
-        asked = [(ShareKey(group_id, *one), None) for one in partitions]
+        """Delete states. Returns for each why that was not done, or None.
+
+        Args:
+            state_epoch: those with a higher one stay; -1: none does.
+        """
+        asked = [(ShareKey(group_id, *one), state_epoch) for one in partitions]
         return [one if isinstance(one, KafkaError) else None for one in await self._ask_all(Kind.DELETE, asked)]
 
     async def summarize(
@@ -272,7 +276,7 @@ class SharePersister:
             case Kind.WRITE:
                 return coordinators.write(key, portions_of(what), batch_count=len(what.batches))
             case Kind.DELETE:
-                return coordinators.delete(key)
+                return coordinators.delete(key, state_epoch=what)
             case Kind.SUMMARIZE:
                 return coordinators.summarize(key)
 

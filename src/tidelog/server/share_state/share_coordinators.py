@@ -131,12 +131,17 @@ class ShareCoordinators(CoordinatorPartitions["ShareCoordinator"]):
             ),
         )
 
-    def delete(self, key: ShareKey) -> Awaitable[object]:
+    def delete(self, key: ShareKey, *, state_epoch: int) -> Awaitable[object]:
         """Answered with `Code.NONE`."""
         return self._ask(
             key,
             lambda machine, request_id, now_ms, wall_ms: machine.on_delete(
-                request_id, key, is_known=self._is_known(key), now_ms=now_ms, wall_ms=wall_ms
+                request_id,
+                key,
+                state_epoch=state_epoch,
+                is_known=self._is_known(key),
+                now_ms=now_ms,
+                wall_ms=wall_ms,
             ),
         )
 

@@ -92,7 +92,9 @@ REQUESTS = {
     "DeleteShareGroupState": StateRequest(
         api_86.DeleteShareGroupStateRequest,
         api_86.DeleteShareGroupStateTopic,
-        lambda partition, _: api_86.DeleteShareGroupStatePartition(partition=partition),
+        lambda partition, state_epoch: api_86.DeleteShareGroupStatePartition(
+            partition=partition, state_epoch=state_epoch
+        ),
         api_86.DeleteShareGroupStateResponse,
         _nothing,
     ),

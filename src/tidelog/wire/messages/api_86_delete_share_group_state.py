@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from tidelog.wire.messages.api_84_read_share_group_state import RECORD_EPOCH_TAG
 from tidelog.wire.schema import array, field, int16, int32, message, string, struct, uuid
 
 
@@ -12,6 +13,13 @@ class DeleteShareGroupStatePartition:
     """Whose state to delete."""
 
     partition: int = field(int32, doc="The partition.")
+    state_epoch: int = field(
+        int32,
+        tag=RECORD_EPOCH_TAG,
+        default=-1,
+        ignorable=True,
+        doc="A state with a higher epoch was begun since, and stays (a field of ours); -1: any is deleted.",
+    )
 
 
 @struct

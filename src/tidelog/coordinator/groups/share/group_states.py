@@ -11,8 +11,9 @@ for in vain, or by an earlier leader, is asked for again with a raised epoch: if
 fenced, and does not begin anew what members have worked on since. Kafka does not raise it. A state that was to begin
 elsewhere, and of which that is not known, is given a higher epoch for the same reason, and keeps what it has.
 
-The log of a share coordinator may be lost, and a deletion may come late that an earlier leader asked for. So it is
-looked for the states now and then. Kafka's groups read such a partition no more.
+A deletion names the group epoch, so that it spares what was begun since if it comes late. The group may have been made
+anew before it comes, or the log of a share coordinator may be lost. So it looks for the states now and then. A group
+of Kafka reads such a partition no more.
 
 Kafka: `GroupCoordinatorService`, `GroupMetadataManager`.
 """
@@ -47,6 +48,8 @@ BEGUN_AT_ONCE_MAX = 1_000
 """States of one group that are asked for at a time."""
 
 
+NO_STATE_EPOCH = -1
+"""A deletion is of states of all epochs."""
 LOOK_INTERVAL_MS = 60_000
 """For which nobody may learn that the states of a group are not kept any more."""
 
@@ -246,7 +249,9 @@ class GroupStates:
         self._beginning.setdefault(sent.group_id, {}).update(dict.fromkeys(sent.ids, send_id))
 
     def _send_deletion(self, sent: _Sent) -> None:
-        self._note_deleting(sent, self._send(sent, DeleteStates(sent.group_id, sent.ids)))
+        group = self._written.groups.get(sent.group_id)
+        epoch = NO_STATE_EPOCH if group is None else group.epoch
+        self._note_deleting(sent, self._send(sent, DeleteStates(sent.group_id, epoch, sent.ids)))
 
     def _note_deleting(self, sent: _Sent, send_id: SendId) -> None:
         self._looking.pop(sent.group_id, None)

@@ -39,9 +39,14 @@ class RaiseStates:
 
 @dataclass(frozen=True, slots=True)
 class DeleteStates:
-    """Delete states, those too that are not there."""
+    """Delete states, those too that are not there.
+
+    Attributes:
+        state_epoch: one that was begun since has a higher one, and stays.
+    """
 
     group_id: str
+    state_epoch: int
     ids: tuple[StateId, ...]
 
 
