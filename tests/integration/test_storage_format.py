@@ -104,7 +104,7 @@ def test_the_initial_voters_are_named_with_their_directories(nodes: Nodes) -> No
         (("--initial-controllers", f"3@h:1:{'A' * 22}"), "this node, 1, is not among them"),
         (("--initial-controllers", f"1@h:1:{'A' * 22},1@h:2:{'B' * 21}A"), "1 stands there twice"),
         (("--standalone", "--feature", "metadata.version=3"), "this release works at levels"),
-        (("--standalone", "--feature", "share.version=1"), "this release works at level 0"),
+        (("--standalone", "--feature", "streams.version=1"), "this release works at level 0"),
         (("--standalone", "--feature", "nonsense=3"), "there is no such feature"),
     ],
 )

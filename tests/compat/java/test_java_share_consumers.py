@@ -77,12 +77,10 @@ def test_two_members_share_one_partition(told: Told) -> None:
 
 
 def test_a_record_is_delivered_again_after_its_lock_has_timed_out(told: Told) -> None:
-    assert told("time-out") == [
-        "slow has v0*1",
-        "fast has v0*2",
-        "fast commits true",
-        "slow commits true []",  # nothing: the client forgets what it has no more
-    ]
+    first, again, *commits = told("time-out")
+    assert first == "slow has v0*1"
+    assert again in ("fast has v0*2", "fast has v0*3"), "on a busy machine the second lock may time out, too"
+    assert commits == ["fast commits true", "slow commits true []"]  # nothing: the client forgets what it has no more
 
 
 def test_a_record_that_nobody_accepts_is_archived(told: Told) -> None:

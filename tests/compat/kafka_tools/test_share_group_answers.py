@@ -217,7 +217,7 @@ class Story:
         self.note("first's epoch", (first.epoch, self.reads(first)))
         self.note("first again", self.heard(first, first.beat()))
         self.note("first says all", self.heard(first, first.beat(subscribed_topic_names=["t"])))
-        self.note("first missed an answer", self.heard(first, first.send(first.epoch - 1)))
+        self.note("first missed an answer", first.send(first.epoch - 1).name)  # Kafka does not repeat what it reads
         self.note("first is fenced", first.send(first.epoch + 1).name)
         self.note("first joins again", self.heard(first, first.join("t")))
         second = self.member()
