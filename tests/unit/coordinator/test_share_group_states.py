@@ -84,6 +84,17 @@ def test_a_lost_answer_raises_the_epoch_of_the_next_request() -> None:
     assert world.reads("a") == {"t": {0, 1, 2, 3}}
 
 
+def test_an_answer_that_is_lost_after_another_heartbeat_is_asked_for_again() -> None:
+    world = Sharers(AT_ONCE, answers_at_once=False)
+    world.share("a")
+    world.share_on("a")
+    world.lose_answer()
+    world.share_on("a")
+    world.answer_sends()
+    world.share_on("a")
+    assert world.reads("a") == {"t": {0, 1, 2, 3}}
+
+
 def test_a_state_of_an_earlier_group_of_the_name_is_begun_anew() -> None:
     world = Sharers(AT_ONCE)
     for partition in range(4):

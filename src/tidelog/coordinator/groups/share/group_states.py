@@ -334,6 +334,8 @@ class GroupStates:
         if not beginning:
             self._beginning.pop(sent.group_id, None)
         group = self._written.groups.get(sent.group_id)
+        if group is not None and any(error is not None for error in outcomes):
+            group.lacks_states = True  # heartbeats have looked away while it was under way
         if group is not None and lost:
             self._record_lost(group, lost)
         if group is not None and (begun or refused):
