@@ -31,11 +31,11 @@ from tidelog.share.reconciliation import epoch_before
 from tidelog.share.state import DeliveryState, ShareState, StateBatch, StateChange
 from tidelog.share.values import (
     AcknowledgedRecords,
+    AcknowledgeReply,
     AcknowledgeType,
     AcquiredRecords,
-    Answer,
     LogBatch,
-    Ready,
+    ShareReady,
     ShareSettings,
 )
 
@@ -132,7 +132,7 @@ class SharePartition:
         self._write_all = not is_kept
         self._writing: list[Acknowledging] | None = None
         self._queued: list[Acknowledging] = []
-        self._answers: list[Answer] = []
+        self._answers: list[AcknowledgeReply] = []
         self._has_released = False
         self._look_ms = NEVER_MS  # no time is over before
         self._retry_ms: int | None = None
@@ -343,7 +343,7 @@ class SharePartition:
         if runs or not is_kept:
             self._queued.append(Acknowledging(correlation_id, runs))
         else:
-            self._answers.append(Answer(correlation_id, Code.NONE))
+            self._answers.append(AcknowledgeReply(correlation_id, Code.NONE))
         self.in_flight.join()
 
     def _check_has(self, member_id: str, parts: Sequence[tuple[int, int, int]]) -> None:
@@ -406,7 +406,7 @@ class SharePartition:
                 run.outcome = None
                 in_flight.set_state(run, outcome)
                 self._has_released |= outcome is AVAILABLE
-            self._answers.append(Answer(acknowledging.correlation_id, Code.NONE))
+            self._answers.append(AcknowledgeReply(acknowledging.correlation_id, Code.NONE))
         in_flight.drop_done()
         in_flight.join()
         self._has_released |= not had_room and in_flight.open_count < self._settings.records_max
@@ -430,7 +430,7 @@ class SharePartition:
         for acknowledging in writing:
             for run in acknowledging.runs:
                 run.outcome = None
-            self._answers.append(Answer(acknowledging.correlation_id, code))
+            self._answers.append(AcknowledgeReply(acknowledging.correlation_id, code))
         self._look_ms = now_ms  # their time may be over
         self.on_tick(now_ms)
 
@@ -438,7 +438,7 @@ class SharePartition:
         """The leadership is over: whoever waits is told to look for the next leader. It may be kept all the same."""
         self.is_fenced = True
         for acknowledging in (self._writing or []) + self._queued:
-            self._answers.append(Answer(acknowledging.correlation_id, Code.NOT_LEADER_OR_FOLLOWER))
+            self._answers.append(AcknowledgeReply(acknowledging.correlation_id, Code.NOT_LEADER_OR_FOLLOWER))
         self._writing, self._queued = None, []
 
     def _take_writing(self) -> list[Acknowledging]:
@@ -479,7 +479,7 @@ class SharePartition:
 
     # What to do about it.
 
-    def take_ready(self) -> Ready:
+    def take_ready(self) -> ShareReady:
         """What is owed: a change to be written, if none is being written; answers; whether to read again."""
         change = None
         is_due = self._queued or (self._must_write and self._retry_ms is None)
@@ -487,7 +487,7 @@ class SharePartition:
             change = self._take_change()
         answers, self._answers = tuple(self._answers), []
         has_released, self._has_released = self._has_released, False
-        return Ready(change, answers, has_released)
+        return ShareReady(change, answers, has_released)
 
     def next_deadline_ms(self) -> int | None:
         """When to call `on_tick`; None while nothing waits for time."""

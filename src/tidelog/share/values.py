@@ -136,14 +136,14 @@ class ForgottenRecords(NamedTuple):
     leader_epoch_here: LeaderEpoch | None
 
 
-class Answer(NamedTuple):
+class AcknowledgeReply(NamedTuple):
     """The answer to a request with acknowledgements. NONE: they are kept, and stand whoever leads next."""
 
     correlation_id: CorrelationId
     code: Code
 
 
-class Ready(NamedTuple):
+class ShareReady(NamedTuple):
     """What the driver owes the world, in field order: keep, answer, deliver.
 
     Attributes:
@@ -152,7 +152,7 @@ class Ready(NamedTuple):
     """
 
     change: StateChange | None
-    answers: tuple[Answer, ...]
+    answers: tuple[AcknowledgeReply, ...]
     has_released: bool
 
 

@@ -28,7 +28,7 @@ ROWS_MAX = 200
 """Of an answer that is written on the event loop: a longer one is written on another thread."""
 
 
-class Named(Protocol):
+class NamedPartition(Protocol):
     """A partition that a request names, and what it acknowledges of it."""
 
     @property
@@ -100,14 +100,14 @@ class Acknowledgements:
     def is_done(self) -> bool:
         return not self._waiting
 
-    async def add(self, topics: Iterable[OfTopic[Named]]) -> None:
+    async def add(self, topics: Iterable[OfTopic[NamedPartition]]) -> None:
         """Take in what is said of partitions."""
         async for topic_id, partitions in portions(topics):
             for one in partitions:
                 if one.acknowledgement_batches:
                     await self._add(topic_id, one)
 
-    async def _add(self, topic_id: UUID, one: Named) -> None:
+    async def _add(self, topic_id: UUID, one: NamedPartition) -> None:
         key = topic_id, one.partition_index
         self._count += 1 + len(one.acknowledgement_batches)
         if self._count > TURN_SIZE:

@@ -37,7 +37,7 @@ LOOK_UPS_MAX = 8
 
 
 @dataclass(slots=True)
-class Found:
+class ReadForMember:
     """What a member is told of a partition.
 
     Attributes:
@@ -67,7 +67,7 @@ class ShareReading:
     def __init__(
         self, fetching: ShareFetching, session: ShareSession, request: ShareFetchRequest, size_bytes_max: int
     ) -> None:
-        self.found: dict[PartitionId, Found] = {}
+        self.found: dict[PartitionId, ReadForMember] = {}
         self.not_cached: list[NotCachedError] = []
         self.is_partway = False
         self._fetching = fetching
@@ -124,7 +124,7 @@ class ShareReading:
             except NotCachedError as missing:
                 self.not_cached.append(missing)
             except KafkaError as error:
-                found[one.topic_id, one.index] = Found(error=error)
+                found[one.topic_id, one.index] = ReadForMember(error=error)
                 self._to_the_end(one)
 
     def _look_at(self, one: SharedPartition) -> None:
@@ -205,7 +205,7 @@ class ShareReading:
 
     def _add(self, one: SharedPartition, batches: LogBatches, acquired: list[AcquiredRecords]) -> None:
         records = batches.part(acquired[0].first, acquired[-1].last)
-        self.found[one.topic_id, one.index] = Found(records, batches.grouped(acquired, self._batch_size))
+        self.found[one.topic_id, one.index] = ReadForMember(records, batches.grouped(acquired, self._batch_size))
         self._has_records = True
         self._left_bytes -= len(records)
         self._left_records -= sum(last - first + 1 for first, last, _ in acquired)

@@ -23,7 +23,7 @@ from tidelog.server.replication.deadlines import ReplicationDeadlines
 from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.partition_listeners import PartitionListener, PartitionListeners
 from tidelog.server.share_fetching.kept_states import FENCED, KeepsShareStates, code_for_members
-from tidelog.server.share_fetching.share_settings import GroupSettings
+from tidelog.server.share_fetching.share_settings import ShareFetchSettings
 from tidelog.server.tasks import Tasks
 from tidelog.share import (
     NO_LEADER_EPOCH,
@@ -94,7 +94,7 @@ class ShareDriver:
         group_id: str,
         partition: Partition,
         leader_epoch: LeaderEpoch,
-        settings: GroupSettings,
+        settings: ShareFetchSettings,
         host: ShareHost,
     ) -> None:
         """Do nothing until `begin`."""
@@ -133,7 +133,7 @@ class ShareDriver:
 
     # What happened.
 
-    def on_settings(self, settings: GroupSettings) -> None:
+    def on_settings(self, settings: ShareFetchSettings) -> None:
         self.settings = settings
         if self.machine is not None:
             self.machine.on_settings(settings.delivery)

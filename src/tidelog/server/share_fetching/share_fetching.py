@@ -25,7 +25,7 @@ from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.share_fetching.kept_states import KeepsShareStates
 from tidelog.server.share_fetching.share_driver import ShareDriver
 from tidelog.server.share_fetching.share_sessions import PartitionId, ShareSession, ShareSessions
-from tidelog.server.share_fetching.share_settings import GroupSettings, share_settings
+from tidelog.server.share_fetching.share_settings import ShareFetchSettings, share_settings
 from tidelog.server.transport.server_connection import ServerConnection
 from tidelog.server.transport.turns import in_turns
 from tidelog.share import AcknowledgedRecords
@@ -64,7 +64,7 @@ class ShareFetching(BrokerListener):
         self._connections: dict[ServerConnection, dict[ShareSession, None]] = {}
         self._settings_of_all = BrokerSettings.of(properties)
         self._settings_of_groups: dict[str, Mapping[str, str]] = {}
-        self._parsed: dict[str, GroupSettings] = {}
+        self._parsed: dict[str, ShareFetchSettings] = {}
         broker.add_listener(self)
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class ShareFetching(BrokerListener):
 
     # What handlers ask.
 
-    def settings_of(self, group_id: str) -> GroupSettings:
+    def settings_of(self, group_id: str) -> ShareFetchSettings:
         """What is in force for a group."""
         own = self._settings_of_groups.get(group_id)
         name = "" if own is None else group_id  # those of nobody's own are the same

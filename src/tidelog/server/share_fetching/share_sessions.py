@@ -33,7 +33,7 @@ LET_GO_AT_ONCE_MAX = 500
 PartitionId = tuple[UUID, int]
 
 
-class Listeners(Protocol):
+class ShareListeners(Protocol):
     """Those that are told once of the next change. `PartitionListeners` are some."""
 
     def add(self, listener: SharedPartition, /) -> None: ...
@@ -56,9 +56,9 @@ class SharedPartition:
         self.topic_id = topic_id
         self.index = index
         self.driver: ShareDriver | None = None
-        self.watched: tuple[Listeners, ...] = ()
+        self.watched: tuple[ShareListeners, ...] = ()
 
-    def watch(self, *listeners: Listeners) -> None:
+    def watch(self, *listeners: ShareListeners) -> None:
         """Be due again when one of them has news."""
         if self.watched != listeners:
             self.unwatch()

@@ -19,7 +19,7 @@ _SECONDS = (86_400, 3_600, 60, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSettings:
+class ShareFetchSettings:
     """Of one group.
 
     Attributes:
@@ -36,7 +36,7 @@ class GroupSettings:
     may_renew: bool
 
 
-def share_settings(broker: BrokerSettings, own: Mapping[str, str]) -> GroupSettings:
+def share_settings(broker: BrokerSettings, own: Mapping[str, str]) -> ShareFetchSettings:
     """What is in force for a group.
 
     Args:
@@ -47,7 +47,7 @@ def share_settings(broker: BrokerSettings, own: Mapping[str, str]) -> GroupSetti
     def allowed(key: ConfigKey[int]) -> int:
         return within_range(broker.__getitem__, key, values[key])
 
-    return GroupSettings(
+    return ShareFetchSettings(
         ShareSettings(
             delivery_count_max=allowed(keys.SHARE_DELIVERY_COUNT_LIMIT),
             lock_ms=allowed(keys.SHARE_RECORD_LOCK_DURATION_MS),
@@ -60,7 +60,7 @@ def share_settings(broker: BrokerSettings, own: Mapping[str, str]) -> GroupSetti
 
 
 def begins_ago_ms(reset: str) -> int | None:
-    """See `GroupSettings.begins_ago_ms`; by `share.auto.offset.reset`, which was checked."""
+    """See `ShareFetchSettings.begins_ago_ms`; by `share.auto.offset.reset`, which was checked."""
     if reset == "earliest":
         return None
     duration = _DURATION.fullmatch(reset)

@@ -76,7 +76,7 @@ class StartedState(NamedTuple):
     start: Offset | None
 
 
-class Kind(Enum):
+class StateRequestKind(Enum):
     """The requests."""
 
     INITIALIZE = "InitializeShareGroupState"
@@ -138,7 +138,7 @@ class SharePersister:
         self._tasks = broker.tasks.branch("share states")
         self._waiting: dict[ShareKey, _WaitingWrite] = {}
         self._writing: WeakValueDictionary[ShareKey, asyncio.Lock] = WeakValueDictionary()
-        self._pending: dict[tuple[BrokerId, Kind, str], list[_Asked]] = {}
+        self._pending: dict[tuple[BrokerId, StateRequestKind, str], list[_Asked]] = {}
 
     # What the leaders of partitions ask.
 
@@ -151,7 +151,7 @@ class SharePersister:
             KafkaError: FENCED_LEADER_EPOCH: another leads; INVALID_REQUEST: the state was not initialized; or what the
                 last of several attempts came to.
         """
-        answer = await self._ask(Kind.READ, ShareKey(group_id, topic_id, partition), leader_epoch)
+        answer = await self._ask(StateRequestKind.READ, ShareKey(group_id, topic_id, partition), leader_epoch)
         assert isinstance(answer, ShareState)
         return answer
 
@@ -181,7 +181,7 @@ class SharePersister:
         async with lock:
             if self._waiting.get(key) is waiting:
                 del self._waiting[key]
-            return await self._ask(Kind.WRITE, key, waiting.change)
+            return await self._ask(StateRequestKind.WRITE, key, waiting.change)
 
     # What the coordinators of groups ask.
 
@@ -192,14 +192,19 @@ class SharePersister:
             For each, why it was not begun, or None.
         """
         asked = [(ShareKey(group_id, one.topic_id, one.partition), one) for one in states]
-        return [one if isinstance(one, KafkaError) else None for one in await self._ask_all(Kind.INITIALIZE, asked)]
+        return [
+            one if isinstance(one, KafkaError) else None
+            for one in await self._ask_all(StateRequestKind.INITIALIZE, asked)
+        ]
 
     async def raise_epochs(
         self, group_id: str, state_epoch: int, partitions: Sequence[tuple[TopicId, PartitionIndex]]
     ) -> list[KafkaError | None]:
         """Fence who knows states by older epochs. Returns for each why that was not done, or None."""
         asked = [(ShareKey(group_id, *one), raised_to(state_epoch)) for one in partitions]
-        return [one if isinstance(one, KafkaError) else None for one in await self._ask_all(Kind.WRITE, asked)]
+        return [
+            one if isinstance(one, KafkaError) else None for one in await self._ask_all(StateRequestKind.WRITE, asked)
+        ]
 
     async def delete(
         self, group_id: str, partitions: Sequence[tuple[TopicId, PartitionIndex]], *, state_epoch: int = -1
@@ -210,20 +215,22 @@ class SharePersister:
             state_epoch: those with a higher one stay; -1: none does.
         """
         asked = [(ShareKey(group_id, *one), state_epoch) for one in partitions]
-        return [one if isinstance(one, KafkaError) else None for one in await self._ask_all(Kind.DELETE, asked)]
+        return [
+            one if isinstance(one, KafkaError) else None for one in await self._ask_all(StateRequestKind.DELETE, asked)
+        ]
 
     async def summarize(
         self, group_id: str, partitions: Sequence[tuple[TopicId, PartitionIndex]]
     ) -> list[ShareSummary | KafkaError]:
         """Where a group stands. Returns for each its summary, or why that was not told."""
         asked = [(ShareKey(group_id, *one), None) for one in partitions]
-        answers = await self._ask_all(Kind.SUMMARIZE, asked)
+        answers = await self._ask_all(StateRequestKind.SUMMARIZE, asked)
         return [one for one in answers if isinstance(one, (ShareSummary, KafkaError))]
 
-    async def _ask_all(self, kind: Kind, asked: Iterable[tuple[ShareKey, Any]]) -> list[object]:
+    async def _ask_all(self, kind: StateRequestKind, asked: Iterable[tuple[ShareKey, Any]]) -> list[object]:
         return list(await asyncio.gather(*(self._answer(kind, key, what) for key, what in asked)))
 
-    async def _answer(self, kind: Kind, key: ShareKey, what: Any) -> object:
+    async def _answer(self, kind: StateRequestKind, key: ShareKey, what: Any) -> object:
         try:
             return await self._ask(kind, key, what)
         except KafkaError as error:
@@ -231,7 +238,7 @@ class SharePersister:
 
     # How.
 
-    async def _ask(self, kind: Kind, key: ShareKey, what: Any) -> object:
+    async def _ask(self, kind: StateRequestKind, key: ShareKey, what: Any) -> object:
         """The answer of the coordinator of a key, whoever that is at each attempt. Raises KafkaError."""
         failures = 0
         while True:
@@ -250,7 +257,7 @@ class SharePersister:
                 logger.debug("%s of %s is asked for again: %s", kind.value, key, error)
             await asyncio.sleep(self._backoff.delay_ms(failures) / 1000)
 
-    async def _ask_once(self, kind: Kind, key: ShareKey, what: Any) -> object:
+    async def _ask_once(self, kind: StateRequestKind, key: ShareKey, what: Any) -> object:
         place = self._coordinators.partition_for(str(key))
         if place is None:
             await self._coordinators.create_topic()
@@ -266,21 +273,21 @@ class SharePersister:
             raise answer
         return answer
 
-    def _ask_here(self, kind: Kind, key: ShareKey, what: Any) -> Awaitable[object]:
+    def _ask_here(self, kind: StateRequestKind, key: ShareKey, what: Any) -> Awaitable[object]:
         coordinators = self._coordinators
         match kind:
-            case Kind.INITIALIZE:
+            case StateRequestKind.INITIALIZE:
                 return coordinators.initialize(key, state_epoch=what.state_epoch, start=what.start)
-            case Kind.READ:
+            case StateRequestKind.READ:
                 return coordinators.read(key, leader_epoch=what)
-            case Kind.WRITE:
+            case StateRequestKind.WRITE:
                 return coordinators.write(key, portions_of(what), batch_count=len(what.batches))
-            case Kind.DELETE:
+            case StateRequestKind.DELETE:
                 return coordinators.delete(key, state_epoch=what)
-            case Kind.SUMMARIZE:
+            case StateRequestKind.SUMMARIZE:
                 return coordinators.summarize(key)
 
-    async def _send(self, leader: BrokerId, kind: Kind, key: ShareKey, what: Any) -> object:
+    async def _send(self, leader: BrokerId, kind: StateRequestKind, key: ShareKey, what: Any) -> object:
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         lane = leader, kind, key.group_id
         pending = self._pending.get(lane)
@@ -290,7 +297,7 @@ class SharePersister:
         pending.append(_Asked(key, what, future))
         return await future
 
-    async def _send_all(self, leader: BrokerId, kind: Kind, group_id: str, pending: list[_Asked]) -> None:
+    async def _send_all(self, leader: BrokerId, kind: StateRequestKind, group_id: str, pending: list[_Asked]) -> None:
         """One request after another, until nobody waits. What comes in one turn of the loop goes together."""
         await asyncio.sleep(0)
         error: BaseException = NetworkError(f"broker {leader} was not asked")
@@ -312,7 +319,9 @@ class SharePersister:
             del self._pending[leader, kind, group_id]
             _give_up(pending, error)
 
-    async def _send_some(self, leader: BrokerId, kind: Kind, group_id: str, asked: Mapping[ShareKey, _Asked]) -> None:
+    async def _send_some(
+        self, leader: BrokerId, kind: StateRequestKind, group_id: str, asked: Mapping[ShareKey, _Asked]
+    ) -> None:
         from tidelog.server.share_state.state_requests import REQUESTS
 
         sent = REQUESTS[kind.value]

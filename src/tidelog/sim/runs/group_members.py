@@ -87,7 +87,7 @@ class GroupReads(NamedTuple):
     partitions: Sequence[TopicPartition]
 
 
-class GroupMember(ABC):
+class SimulatedMember(ABC):
     """See the module.
 
     Args:
@@ -217,7 +217,7 @@ class GroupMember(ABC):
         check_code(number, what)
 
 
-class ClassicMember(GroupMember):
+class ClassicMember(SimulatedMember):
     """Reads nothing while the group rebalances: it gives all up before it joins again."""
 
     _must_join = True
@@ -316,7 +316,7 @@ class ClassicMember(GroupMember):
             self.member_id = ""
 
 
-class ConsumerMember(GroupMember):
+class ConsumerMember(SimulatedMember):
     """Goes on with what it keeps, while it gives up what is another's.
 
     Args:

@@ -27,7 +27,7 @@ from tidelog.client.core.values import Position
 from tidelog.client.factory import AsyncFactory
 from tidelog.sim.faults.own_bugs import words_of
 from tidelog.sim.runs.coordinator_requests import CoordinatorRequests
-from tidelog.sim.runs.group_members import ClassicMember, ConsumerMember, GroupMember, GroupReads
+from tidelog.sim.runs.group_members import ClassicMember, ConsumerMember, GroupReads, SimulatedMember
 from tidelog.sim.runs.group_plan import CLASSIC, GroupPlan
 from tidelog.sim.runs.group_recorder import GROUP_MAKES_PROGRESS, GroupRecorder
 from tidelog.sim.world.rng import SeededRng
@@ -53,7 +53,7 @@ class _Session:
         give_up_at: when it gives up what it has to, by the clock of the loop.
     """
 
-    member: GroupMember
+    member: SimulatedMember
     protocol: str
     rng: SeededRng
     committed: dict[TopicPartition, int] = field(default_factory=dict)
@@ -172,7 +172,7 @@ class GroupWorkload:
             session.member.on_out()
             await requests.close()
 
-    def _new_member(self, protocol: str, requests: CoordinatorRequests, rng: SeededRng) -> GroupMember:
+    def _new_member(self, protocol: str, requests: CoordinatorRequests, rng: SeededRng) -> SimulatedMember:
         reads = GroupReads(GROUP, self._partitions[0].topic, self._partitions)
         if protocol == CLASSIC:
             return ClassicMember(reads, self._plan, requests, self._recorder)

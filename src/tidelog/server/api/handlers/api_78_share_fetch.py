@@ -16,7 +16,7 @@ from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.server.api.leader_hints import endpoints_of
 from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.api.share_acknowledgements import ROWS_MAX, Acknowledgements, check_served, leader_hint, portions
-from tidelog.server.api.share_reading import Found, ShareReading
+from tidelog.server.api.share_reading import ReadForMember, ShareReading
 from tidelog.server.share_fetching.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, PartitionId, ShareSession
 from tidelog.server.transport.turns import in_turns
 from tidelog.wire.messages.api_78_share_fetch import (
@@ -43,7 +43,7 @@ async def handle(node: ShareApi, request: ShareFetchRequest, context: RequestCon
     acknowledgements = Acknowledgements(fetching, group_id, member_id, is_renewing=request.is_renew_ack)
     if request.share_session_epoch != INITIAL_EPOCH:
         await acknowledgements.add(request.topics)
-    found: dict[PartitionId, Found] = {}
+    found: dict[PartitionId, ReadForMember] = {}
     if request.share_session_epoch != FINAL_EPOCH and not request.is_renew_ack:
         reading = ShareReading(fetching, session, request, node.config.fetch_size_bytes_max)
         if not await _read(node, reading, session, request.max_wait_ms, context):
@@ -132,7 +132,7 @@ async def _read(
 
 
 async def _answer(
-    node: ShareApi, context: RequestContext, found: dict[PartitionId, Found], acknowledgements: Acknowledgements
+    node: ShareApi, context: RequestContext, found: dict[PartitionId, ReadForMember], acknowledgements: Acknowledgements
 ) -> ShareFetchResponse:
     context.is_long = context.is_long or len(found) + len(acknowledgements.errors) > ROWS_MAX
     leaders = acknowledgements.leaders
@@ -153,7 +153,7 @@ async def _answer(
     return ShareFetchResponse(responses=list(topics.values()), node_endpoints=endpoints)
 
 
-def _row(node: ShareApi, key: PartitionId, found: Found | None, leaders: list[int]) -> ShareFetchPartitionData:
+def _row(node: ShareApi, key: PartitionId, found: ReadForMember | None, leaders: list[int]) -> ShareFetchPartitionData:
     row = ShareFetchPartitionData(partition_index=key[1], current_leader=ShareFetchLeader())
     if found is None:
         return row
