@@ -13,7 +13,7 @@ from support.nodes.node import NodeProcess
 At = tuple[str, str]
 
 
-@pytest.fixture(params=["shared_node", "kafka_peer"])
+@pytest.fixture(params=["shared_node", pytest.param("kafka_peer", marks=pytest.mark.slow)])
 def at(request: pytest.FixtureRequest) -> At:
     """The arguments that name the broker: a node, and then Apache Kafka."""
     broker: NodeProcess | KafkaPeer = request.getfixturevalue(request.param)
