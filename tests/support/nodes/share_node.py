@@ -9,6 +9,7 @@ from uuid import UUID
 
 from support.clients.share_state_client import ShareStateClient
 from support.clients.wire_client import WireClient
+from support.fixtures.waiting import until
 from tidelog.base.errors import Code
 from tidelog.base.ids import TopicId
 from tidelog.controller import TopicToCreate
@@ -83,8 +84,7 @@ async def settled(node: Node) -> None:
         waiting = [one for one in here if one.refusal and one.refusal.code == Code.COORDINATOR_LOAD_IN_PROGRESS]
         return topic is None or len(here) < len(topic.partitions) or bool(waiting)
 
-    while is_loading():
-        await asyncio.sleep(0.01)
+    await until(lambda: not is_loading())
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
