@@ -54,14 +54,14 @@ def test_a_copy_goes_its_own_way() -> None:
     """A request that waits does so at the copy, and the one that was copied stays as it was."""
     world = SmallTransactions(TransactionBounds(leaders=1, late_markers=0))
     explore(world)
-    waiting = [part for part in world.parts if part.machine._parked and part.owed]
+    waiting = [part for part in world.parts if part.machine._waiting._requests and part.owed]
     assert waiting
     for part in waiting:
         before = _canonical(part)
         copy = _copied(part.machine)
         assert _canonical(part._replace(machine=copy)) == before
-        for send_id in list(copy._sends):
+        for send_id in list(copy._markers._sends):
             copy.on_sent(send_id, None, now_ms=0, wall_ms=0)
         copy.take_ready()
-        assert not copy._parked
+        assert not copy._waiting._requests
         assert _canonical(part) == before

@@ -20,6 +20,7 @@ from support.exhaustive.small_world_parts import Numbers
 from support.exhaustive.small_world_search import Found, State
 from tidelog.base.errors import Code, InvariantBrokenError, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicPartition
+from tidelog.coordinator.deadlines import Deadlines
 from tidelog.coordinator.transactions import (
     EndTransaction,
     InitProducer,
@@ -39,7 +40,7 @@ PARTITIONS = tuple(TopicPartition("small", PartitionIndex(index)) for index in r
 FIRST_PRODUCER_ID = 1_000
 TIMEOUT_MS = 1
 AFTER_TIMEOUT_MS = 500
-AFTER_PARKED_MS = 1_500
+AFTER_WAITING_MS = 1_500
 SETTLED_STEPS_MAX = 16
 RETRIABLE = frozenset({Code.CONCURRENT_TRANSACTIONS, Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS})
 
@@ -286,7 +287,7 @@ class SmallTransactions:
             yield from self._with_losses(now, ("commit",))
         if part.state is TransactionState.ONGOING:
             yield from self._with_losses(now, ("time",))
-        if part.machine._parked:
+        if part.machine._waiting._requests:
             yield from self._with_losses(now, ("give up",))
         for owed in sorted(part.owed):
             yield ("mark", owed.partition), self._marked(now, owed)
@@ -597,12 +598,12 @@ class _Bench:
         self.part.machine.on_time(now_ms=AFTER_TIMEOUT_MS, wall_ms=0)
 
     def give_up(self) -> None:
-        self.part.machine.on_time(now_ms=AFTER_PARKED_MS, wall_ms=0)
+        self.part.machine.on_time(now_ms=AFTER_WAITING_MS, wall_ms=0)
 
     def sent(self, owed: Owed, code: Code) -> None:
         self.part = self.part._replace(owed=self.part.owed - {owed})
         machine, wanted = self.part.machine, (NAME, PARTITIONS[owed.partition])
-        (send_id,) = (send_id for send_id, one in machine._sends.items() if one == wanted)
+        (send_id,) = (send_id for send_id, one in machine._markers._sends.items() if one == wanted)
         outcome = None if code is Code.NONE else refusal(code, "refused")
         machine.on_sent(send_id, outcome, now_ms=0, wall_ms=0)
 
@@ -690,15 +691,20 @@ def _copied(machine: TransactionCoordinator) -> TransactionCoordinator:
     journal.state, journal._journal = state, runtime
     journal._owed, journal._answers = dict(journal._owed), list(journal._answers)
     new._journal = journal
-    for name in ("_last_epochs", "_resuming", "_sends", "_parked_ids"):
-        setattr(new, name, dict(getattr(new, name)))
-    for name in ("_timeouts", "_parked_until"):
-        deadlines = copy(getattr(new, name))
-        deadlines._due_ms, deadlines._queued_ms = dict(deadlines._due_ms), dict(deadlines._queued_ms)
-        deadlines._heap = list(deadlines._heap)
-        setattr(new, name, deadlines)
-    new._unmarked = {name: set(partitions) for name, partitions in new._unmarked.items()}
-    new._parked = {name: replace(one, run=_of(new, one.run)) for name, one in new._parked.items()}
+    new._last_epochs, new._resuming = dict(new._last_epochs), dict(new._resuming)
+    new._timeouts = _copied_deadlines(new._timeouts)
+    markers = new._markers = copy(new._markers)
+    markers._sends = dict(markers._sends)
+    markers._unmarked = {name: set(partitions) for name, partitions in markers._unmarked.items()}
+    waiting = new._waiting = copy(new._waiting)
+    waiting._ids, waiting._deadlines = dict(waiting._ids), _copied_deadlines(waiting._deadlines)
+    waiting._requests = {name: replace(one, run=_of(new, one.run)) for name, one in waiting._requests.items()}
+    return new
+
+
+def _copied_deadlines(deadlines: Deadlines[str]) -> Deadlines[str]:
+    new = copy(deadlines)
+    new._due_ms, new._queued_ms, new._heap = dict(new._due_ms), dict(new._queued_ms), list(new._heap)
     return new
 
 
@@ -735,7 +741,7 @@ def _canonical(part: Part) -> Hashable:
             asked[one.request_id],
             *(held for name, held in _held(one.run) if name not in ("self", "request_id", one.run.__name__)),
         )
-        for one in machine._parked.values()
+        for one in machine._waiting._requests.values()
     ]
     return (
         part[1:5],
@@ -745,6 +751,6 @@ def _canonical(part: Part) -> Hashable:
         tuple(machine._last_epochs.items()),
         tuple(machine._resuming.items()),
         NAME in machine._timeouts,
-        frozenset(machine._sends.values()),
-        frozenset(machine._unmarked.get(NAME, ())),
+        frozenset(machine._markers._sends.values()),
+        frozenset(machine._markers._unmarked.get(NAME, ())),
     )

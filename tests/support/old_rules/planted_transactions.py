@@ -7,17 +7,18 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from support.exhaustive.small_transactions import TransactionBounds
-from tidelog.base.ids import LeaderEpoch, Offset, ProducerEpoch
+from tidelog.base.ids import LeaderEpoch, Offset, ProducerEpoch, TopicPartition
 from tidelog.coordinator.transactions import (
     EndTransaction,
     ProducerIdentity,
     Transaction,
     TransactionCoordinator,
     TransactionState,
+    checks,
 )
-from tidelog.coordinator.transactions import coordinator as machine
+from tidelog.coordinator.transactions.markers import Markers
 from tidelog.coordinator.transactions.transaction import EPOCH_MAX
-from tidelog.journal import CoordinatorJournal, KeyValue, Reply, RequestId, Send, SendId, Ticket
+from tidelog.journal import CoordinatorJournal, KeyValue, Reply, RequestId, Send, Ticket
 
 ALONE = TransactionBounds(leaders=1, late_markers=0, transactions=(1, 0))
 FAILOVER = TransactionBounds(late_markers=0, transactions=(1, 0))
@@ -66,13 +67,8 @@ def _bump_nothing(self: Transaction, bumps_epoch: bool) -> ProducerEpoch | None:
     return self.producer_epoch
 
 
-def _complete_with_the_first_marker(
-    self: TransactionCoordinator, send_id: SendId, outcome: object, *, now_ms: int, wall_ms: int
-) -> None:
-    transactional_id, _ = self._sends.pop(send_id, ("", None))
-    if self._unmarked.pop(transactional_id, None):
-        self._write(self.transactions[transactional_id].completed(wall_ms))
-        self._run_parked(transactional_id, now_ms, wall_ms)
+def _complete_with_the_first_marker(self: Markers, transactional_id: str, partition: TopicPartition) -> bool:
+    return bool(self._unmarked.pop(transactional_id, None))
 
 
 def _forget_earlier_partitions(
@@ -120,7 +116,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "no epoch is bumped with Prepare": Planted(Transaction, "_bumped", _bump_nothing, ALONE, "NothingStaysOpen"),
     "the first marker completes": Planted(
-        TransactionCoordinator, "on_sent", _complete_with_the_first_marker, ALONE, "FencedNeverCommits"
+        Markers, "on_written", _complete_with_the_first_marker, ALONE, "FencedNeverCommits"
     ),
     "a further partition replaces the first": Planted(
         Transaction, "with_partitions", _forget_earlier_partitions, ALONE, "NothingStaysOpen"
@@ -135,7 +131,7 @@ PLANTED: dict[str, Planted] = {
         TransactionCoordinator, "_fence", _let_the_open_one_be, TWO, "NothingStaysOpen"
     ),
     "nobody goes on under the next producer id": Planted(
-        machine,
+        checks,
         "_is_next",
         lambda *_: False,
         TransactionBounds(leaders=1, late_markers=0, transactions=(2, 0), epoch=EPOCH_MAX - 1),

@@ -98,8 +98,8 @@ def test_the_books_balance_whatever_producers_do(seed: int) -> None:
             world.mark(rng.choice(list(world.sends.values())).destination)
         else:
             world.pass_ms(rng.randint(1, 2_000))
-    waiting = world.coordinator._parked
-    assert world.coordinator._parked_ids == {one.request_id: name for name, one in waiting.items()}
+    waiting = world.coordinator._waiting._requests
+    assert world.coordinator._waiting._ids == {one.request_id: name for name, one in waiting.items()}
     world.fail_over()
     expected = sum(
         ID_BYTES + len(name) + PARTITION_BYTES * len(one.partitions)

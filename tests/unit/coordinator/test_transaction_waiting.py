@@ -15,8 +15,8 @@ from tidelog.coordinator.transactions import (
     TransactionState,
 )
 from tidelog.coordinator.transactions.coordinator import TransactionFacts
-from tidelog.coordinator.transactions.settings import PARKED_MS_MAX
 from tidelog.coordinator.transactions.transaction import EPOCH_MAX
+from tidelog.coordinator.transactions.waiting import WAITING_MS_MAX
 from tidelog.journal import RequestId
 
 
@@ -52,8 +52,8 @@ def test_a_request_that_waits_is_asked_to_come_again_after_a_while() -> None:
     following = marking(world)
     world.now_ms += 7
     request = world.add(following, B)
-    assert world.coordinator.next_deadline_ms() == 7 + PARKED_MS_MAX
-    world.pass_ms(PARKED_MS_MAX - 1)
+    assert world.coordinator.next_deadline_ms() == 7 + WAITING_MS_MAX
+    world.pass_ms(WAITING_MS_MAX - 1)
     assert request not in world.answers
     world.pass_ms(1)
     assert world.refused(request) is Code.CONCURRENT_TRANSACTIONS
@@ -66,10 +66,10 @@ def test_another_request_takes_the_place_of_the_one_that_waits() -> None:
     world = CoordinatedTransactions()
     following = marking(world)
     first = world.add(following, A)
-    world.pass_ms(PARKED_MS_MAX - 1)
+    world.pass_ms(WAITING_MS_MAX - 1)
     second = world.add(following, B)
     assert world.refused(first) is Code.CONCURRENT_TRANSACTIONS
-    world.pass_ms(PARKED_MS_MAX - 1)
+    world.pass_ms(WAITING_MS_MAX - 1)
     assert second not in world.answers
     world.mark()
     assert world.answers[second] == Code.NONE
@@ -87,9 +87,8 @@ def test_each_id_has_a_place_of_its_own() -> None:
         world.add(ProducerIdentity(other.producer_id, following.producer_epoch), B, transactional_id="u"),
     ]
     assert not world.answers.keys() & set(waiting)
-    first, second = (
-        [send_id for send_id, (name, _) in world.coordinator._sends.items() if name == one] for one in ("t", "u")
-    )
+    sends = world.coordinator._markers._sends
+    first, second = ([send_id for send_id, (name, _) in sends.items() if name == one] for one in ("t", "u"))
     world.disconnect(waiting[1])
     for send_id in (*second, *first):
         world.coordinator.on_sent(send_id, None, now_ms=world.now_ms, wall_ms=world.wall_ms)
@@ -121,7 +120,7 @@ def test_a_request_of_a_client_that_went_away_waits_no_more() -> None:
     request = world.add(following, B)
     world.disconnect(RequestId(999))
     world.disconnect(request)
-    world.pass_ms(PARKED_MS_MAX)
+    world.pass_ms(WAITING_MS_MAX)
     world.mark()
     assert request not in world.answers
     assert world.state() is TransactionState.COMPLETE_COMMIT
@@ -163,7 +162,7 @@ def test_what_is_over_is_waited_for_no_more() -> None:
     following = world.ended(producer)
     assert world.coordinator.next_deadline_ms() == expiry_ms
     world.add(following, B)
-    assert world.coordinator.next_deadline_ms() == PARKED_MS_MAX
+    assert world.coordinator.next_deadline_ms() == WAITING_MS_MAX
     world.mark()
     assert world.coordinator.next_deadline_ms() == TIMEOUT_MS
     world.completed(following)

@@ -19,24 +19,30 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.base.errors import Code, CorruptLogError, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition
-from tidelog.base.invariant import invariant
 from tidelog.coordinator.deadlines import Deadlines
 from tidelog.coordinator.memory import CoordinatorMemory
+from tidelog.coordinator.transactions.checks import (
+    check_producer,
+    fenced,
+    identity_of,
+    is_ended_by,
+    is_known,
+    wrong_state,
+)
+from tidelog.coordinator.transactions.markers import Markers
 from tidelog.coordinator.transactions.records import (
     FLEXIBLE_VALUE_VERSION,
     encode_transaction,
     transaction_key,
 )
-from tidelog.coordinator.transactions.settings import PARKED_MS_MAX, TransactionSettings
+from tidelog.coordinator.transactions.settings import TransactionSettings
 from tidelog.coordinator.transactions.state import PARTITION_BYTES, RecordedTransactions, size_bytes
 from tidelog.coordinator.transactions.transaction import (
     COMPLETE,
-    EPOCH_MAX,
     EXPIRABLE,
     PREPARED,
     Transaction,
@@ -48,14 +54,11 @@ from tidelog.coordinator.transactions.values import (
     ProducerIdentity,
     ProducerIdNeededError,
 )
-from tidelog.journal import CoordinatorJournal, CoordinatorReady, KeyValue, RequestId, Send, SendId
-from tidelog.records.transaction_marker import TransactionMarker
+from tidelog.coordinator.transactions.waiting import WaitingRequest, WaitingRequests
+from tidelog.journal import CoordinatorJournal, CoordinatorReady, KeyValue, RequestId, SendId
 
 TRANSACTIONAL_ID_LENGTH_MAX = 8_191
 """In characters: a key holds 32,767 bytes at most."""
-
-PARKED_BYTES = 1_024
-"""About what a request takes that waits, beside the partitions that it adds."""
 
 EXPIRY_STEP_MAX = 5_000
 """Ids looked at in one go, some milliseconds; others have their turn in between."""
@@ -68,14 +71,6 @@ class TransactionFacts(NamedTuple):
     fenced: int = 0
     lost: int = 0
     refused_markers: int = 0
-
-
-@dataclass(slots=True)
-class _Parked:
-    request_id: RequestId
-    run: Callable[[int, int], None]
-    refuse: KafkaError
-    size_bytes: int
 
 
 class TransactionCoordinator:
@@ -111,12 +106,8 @@ class TransactionCoordinator:
         self._last_epochs: dict[str, ProducerEpoch] = {}  # before the latest bump by InitProducerId: for its retry
         self._resuming: dict[str, ProducerIdentity] = {}  # had their own transaction aborted to begin again
         self._timeouts: Deadlines[str] = Deadlines()
-        self._parked: dict[str, _Parked] = {}
-        self._parked_ids: dict[RequestId, str] = {}
-        self._parked_until: Deadlines[str] = Deadlines()
-        self._last_send_id = 0
-        self._sends: dict[SendId, tuple[str, TopicPartition]] = {}
-        self._unmarked: dict[str, set[TopicPartition]] = {}  # of each prepared end
+        self._waiting = WaitingRequests(self._memory)
+        self._markers = Markers()
         self._expiry_due_ms: int | None = None
         self._to_look_at: list[str] = []
 
@@ -137,7 +128,7 @@ class TransactionCoordinator:
     @property
     def markers_waiting(self) -> int:
         """How many markers are not known to be written."""
-        return len(self._sends)
+        return len(self._markers)
 
     @property
     def transactions(self) -> dict[str, Transaction]:
@@ -185,12 +176,10 @@ class TransactionCoordinator:
     def resign(self, error: KafkaError | None = None) -> None:
         """Leadership is lost, or the log refused a batch: whoever waits is told NOT_COORDINATOR, or `error`."""
         self._journal.resign(error)
-        for transactional_id in list(self._parked):
-            parked = self._unpark(transactional_id)
-            assert parked is not None
-            self._journal.answer_at_once(parked.request_id, error or refusal(Code.NOT_COORDINATOR))
+        for waiting in self._waiting.take_all():
+            self._journal.answer_at_once(waiting.request_id, error or refusal(Code.NOT_COORDINATOR))
         self._journal.state.charge(CoordinatorMemory(sys.maxsize))
-        self._sends.clear()
+        self._markers.forget()
 
     # What producers ask.
 
@@ -215,19 +204,19 @@ class TransactionCoordinator:
                     updated_ms=wall_ms,
                 )
                 self._check_room(transactional_id, size_bytes(begun))
-                self._write(begun, request_id, _identity(begun))
+                self._write(begun, request_id, identity_of(begun))
                 return
-            if expected is not None and not _is_known(transaction, expected):
-                raise _fenced(transaction, expected)
+            if expected is not None and not is_known(transaction, expected):
+                raise fenced(transaction, expected)
             if transaction.state is TransactionState.ONGOING:  # of a producer that is no more, or begins again
                 if expected is not None:
-                    if expected != _identity(transaction):  # Kafka lets a fenced producer abort that of the newer one
-                        raise _fenced(transaction, expected)
+                    if expected != identity_of(transaction):  # Kafka lets a fenced producer abort that of the newer one
+                        raise fenced(transaction, expected)
                     self._resuming[transactional_id] = expected
                 self._fence(transaction, wall_ms)
                 transaction = self.transactions[transactional_id]
             if transaction.state in PREPARED:
-                self._park(transactional_id, request_id, init, now_ms)
+                self._wait(transactional_id, request_id, init, now_ms)
                 return
             self._init(request_id, request, transaction, wall_ms)
 
@@ -240,9 +229,9 @@ class TransactionCoordinator:
         if expected is not None and not is_current and not self._resumes(transaction, expected):
             is_repeated = expected.producer_id in (producer_id, transaction.previous_producer_id)
             if is_repeated and self._last_epochs.get(transactional_id) == expected.producer_epoch:
-                self._journal.answer(request_id, _identity(transaction))  # its answer was lost
+                self._journal.answer(request_id, identity_of(transaction))  # its answer was lost
                 return
-            raise _fenced(transaction, expected)
+            raise fenced(transaction, expected)
         if transaction.is_epoch_exhausted:
             producer_id, next_epoch = _needed(request.fresh_producer_id), ProducerEpoch(0)
         else:
@@ -252,13 +241,13 @@ class TransactionCoordinator:
         if expected is not None and epoch is not None:
             self._last_epochs[transactional_id] = expected.producer_epoch
         begun = transaction.initialized(producer_id, next_epoch, timeout_ms=request.timeout_ms, wall_ms=wall_ms)
-        self._write(begun, request_id, _identity(begun))
+        self._write(begun, request_id, identity_of(begun))
 
     def _resumes(self, transaction: Transaction, expected: ProducerIdentity) -> bool:
         """Whether the abort that a producer asked for, to begin again, is all that came after its epoch."""
         if self._resuming.get(transaction.transactional_id) != expected:
             return False
-        return _identity(transaction) == (expected.producer_id, expected.producer_epoch + 1)
+        return identity_of(transaction) == (expected.producer_id, expected.producer_epoch + 1)
 
     def on_add_partitions(
         self,
@@ -290,7 +279,7 @@ class TransactionCoordinator:
             if transaction.state in PREPARED:
                 if not may_wait:
                     raise self._not_complete(transaction)
-                self._park(transactional_id, request_id, add, now_ms, PARTITION_BYTES * len(added))
+                self._wait(transactional_id, request_id, add, now_ms, PARTITION_BYTES * len(added))
                 return
             is_ongoing = transaction.state is TransactionState.ONGOING
             if is_ongoing and added <= transaction.partitions and transaction.client_version == client_version:
@@ -335,13 +324,13 @@ class TransactionCoordinator:
 
         def end(now_ms: int, wall_ms: int) -> None:
             transaction = self._known(transactional_id)
-            is_repeated = request.bumps_epoch and _is_ended_by(transaction, producer)
+            is_repeated = request.bumps_epoch and is_ended_by(transaction, producer)
             if not is_repeated:
                 self._of(transactional_id, producer)
             if transaction.state in PREPARED:  # judged once that is complete: it may be of the transaction after it
-                self._park(transactional_id, request_id, end, now_ms)
+                self._wait(transactional_id, request_id, end, now_ms)
             elif is_repeated and transaction.state not in COMPLETE:
-                raise _fenced(transaction, producer)
+                raise fenced(transaction, producer)
             elif transaction.state is TransactionState.ONGOING:
                 self._end_open(request_id, request, transaction, wall_ms)
             else:
@@ -366,7 +355,7 @@ class TransactionCoordinator:
             next_producer_id=next_id,
             wall_ms=wall_ms,
         )
-        outcome = _identity(prepared) if next_id is None else ProducerIdentity(next_id, ProducerEpoch(0))
+        outcome = identity_of(prepared) if next_id is None else ProducerIdentity(next_id, ProducerEpoch(0))
         self._write(prepared, request_id, outcome)
         self._send_markers(prepared, wall_ms)
 
@@ -382,15 +371,15 @@ class TransactionCoordinator:
         """Nothing is open. The request is repeated, or it ends a transaction that wrote nothing, or it is wrong."""
         wanted = TransactionState.COMPLETE_COMMIT if request.commits else TransactionState.COMPLETE_ABORT
         if transaction.state is wanted and (is_repeated or not request.bumps_epoch):
-            self._journal.answer(request_id, _identity(transaction))
+            self._journal.answer(request_id, identity_of(transaction))
             return
         if request.commits or is_repeated or not request.bumps_epoch:
-            raise _wrong_state(transaction, request.commits)
+            raise wrong_state(transaction, request.commits)
         next_id = _needed(request.fresh_producer_id) if transaction.is_epoch_exhausted else None
         aborted = transaction.aborted_empty(
             client_version=request.client_version, next_producer_id=next_id, wall_ms=wall_ms
         )
-        self._write(aborted, request_id, _identity(aborted))
+        self._write(aborted, request_id, identity_of(aborted))
 
     # What tools ask.
 
@@ -456,9 +445,7 @@ class TransactionCoordinator:
 
     def on_disconnected(self, request_id: RequestId, *, now_ms: int, wall_ms: int) -> None:
         """Nobody waits for that answer any more, which may come all the same."""
-        transactional_id = self._parked_ids.get(request_id)
-        if transactional_id is not None:
-            self._unpark(transactional_id)
+        self._waiting.forget(request_id)
 
     def on_committed(self, end_offset: Offset) -> None:
         """Everything below `end_offset` (exclusive) is there to stay."""
@@ -470,7 +457,7 @@ class TransactionCoordinator:
         A partition that knows a newer epoch of the producer has no transaction of this one. One that knows a newer
         coordinator tells that this one is deposed, and what it prepared is the newer one's to complete.
         """
-        sent = self._sends.pop(send_id, None)
+        sent = self._markers.take(send_id)
         if sent is None or not self._journal.is_active:
             return
         transactional_id, partition = sent
@@ -478,14 +465,11 @@ class TransactionCoordinator:
             self.facts = self.facts._replace(refused_markers=self.facts.refused_markers + 1)
             if outcome.code == Code.TRANSACTION_COORDINATOR_FENCED:
                 return
-        unmarked = self._unmarked.get(transactional_id)
-        if unmarked is None:
-            return
-        unmarked.discard(partition)
-        if not unmarked:
-            del self._unmarked[transactional_id]
+        if self._markers.on_written(transactional_id, partition):
             self._write(self.transactions[transactional_id].completed(wall_ms))
-            self._run_parked(transactional_id, now_ms, wall_ms)
+            waiting = self._waiting.take(transactional_id)
+            if waiting is not None:
+                self._run(waiting.request_id, transactional_id, waiting.run, now_ms, wall_ms)
 
     def on_time(self, *, now_ms: int, wall_ms: int) -> None:
         """Abort what has been open too long, send away who waited too long, forget what nobody used."""
@@ -496,10 +480,8 @@ class TransactionCoordinator:
             if transaction is not None and transaction.state is TransactionState.ONGOING:
                 self.facts = self.facts._replace(timed_out=self.facts.timed_out + 1)
                 self._fence(transaction, wall_ms)
-        while (transactional_id := self._parked_until.pop_due(now_ms)) is not None:
-            parked = self._unpark(transactional_id)
-            if parked is not None:
-                self._journal.answer_at_once(parked.request_id, parked.refuse)
+        for waiting in self._waiting.take_due(now_ms):
+            self._journal.answer_at_once(waiting.request_id, waiting.refusal)
         if self._expiry_due_ms is not None and now_ms >= self._expiry_due_ms:
             self._expire(now_ms, wall_ms)
 
@@ -507,7 +489,7 @@ class TransactionCoordinator:
         """When to call `on_time`, by the clock of `now_ms`; None while there is nothing to wait for."""
         if not self._journal.is_active:
             return None
-        due = (self._timeouts.next_ms(), self._parked_until.next_ms(), self._expiry_due_ms)
+        due = (self._timeouts.next_ms(), self._waiting.next_deadline_ms(), self._expiry_due_ms)
         return min((one for one in due if one is not None), default=None)
 
     def take_ready(self) -> CoordinatorReady:
@@ -553,12 +535,7 @@ class TransactionCoordinator:
     def _of(self, transactional_id: str, producer: ProducerIdentity) -> Transaction:
         """The transaction of a producer that is neither another's nor fenced; it may be the next one's already."""
         transaction = self._known(transactional_id)
-        if _is_next(transaction, producer):
-            return transaction
-        if producer.producer_id != transaction.producer_id:
-            raise _wrong_mapping(transaction, producer)
-        if producer.producer_epoch != transaction.producer_epoch:
-            raise _fenced(transaction, producer)
+        check_producer(transaction, producer)
         return transaction
 
     def _write(
@@ -590,61 +567,34 @@ class TransactionCoordinator:
     def _send_markers(self, transaction: Transaction, wall_ms: int) -> None:
         """Send the markers of a prepared end, once it is committed."""
         self._timeouts.cancel(transaction.transactional_id)
-        epoch = transaction.producer_epoch
-        assert epoch is not None
-        marker = TransactionMarker(
-            transaction.producer_id,
-            epoch,
-            transaction.state is TransactionState.PREPARE_COMMIT,
-            self._coordinator_epoch,
-            transaction.client_version,
-        )
         if not transaction.partitions:
             self._write(transaction.completed(wall_ms))
             return
-        self._unmarked[transaction.transactional_id] = set(transaction.partitions)
-        for partition in sorted(transaction.partitions):
-            self._last_send_id += 1
-            send_id = SendId(self._last_send_id)
-            self._sends[send_id] = transaction.transactional_id, partition
-            self._journal.send(Send(send_id, partition, marker))
+        for send in self._markers.begin(transaction, self._coordinator_epoch):
+            self._journal.send(send)
 
     def _time(self, transaction: Transaction, now_ms: int, wall_ms: int) -> None:
         started_ms = wall_ms if transaction.started_ms is None else transaction.started_ms
         self._timeouts.set(transaction.transactional_id, now_ms + max(started_ms + transaction.timeout_ms - wall_ms, 0))
 
-    def _park(
+    def _wait(
         self,
         transactional_id: str,
         request_id: RequestId,
         run: Callable[[int, int], None],
         now_ms: int,
-        size_bytes: int = 0,
+        partition_bytes: int = 0,
     ) -> None:
         """Wait for the end that is prepared. One request of an id waits; another takes its place.
 
         Raises:
             KafkaError: CONCURRENT_TRANSACTIONS: there is no room to wait; its client asks again.
         """
-        refuse = self._not_complete(self.transactions[transactional_id])
-        before = self._unpark(transactional_id)
+        before = self._waiting.take(transactional_id)
         if before is not None:
-            self._journal.answer_at_once(before.request_id, before.refuse)
-        parked = _Parked(request_id, run, refuse, PARKED_BYTES + size_bytes)
-        if not self._memory.has_room(parked.size_bytes):
-            raise refuse
-        self._memory.used_bytes += parked.size_bytes
-        self._parked[transactional_id] = parked
-        self._parked_ids[request_id] = transactional_id
-        self._parked_until.set(transactional_id, now_ms + PARKED_MS_MAX)
-
-    def _unpark(self, transactional_id: str) -> _Parked | None:
-        self._parked_until.cancel(transactional_id)
-        parked = self._parked.pop(transactional_id, None)
-        if parked is not None:
-            del self._parked_ids[parked.request_id]
-            self._memory.used_bytes -= parked.size_bytes
-        return parked
+            self._journal.answer_at_once(before.request_id, before.refusal)
+        refused = self._not_complete(self.transactions[transactional_id])
+        self._waiting.add(transactional_id, WaitingRequest(request_id, run, refused, partition_bytes), now_ms)
 
     def _check_room(self, transactional_id: str, more_bytes: int) -> None:
         """What takes no more than it did goes on, whatever others have taken."""
@@ -655,11 +605,6 @@ class TransactionCoordinator:
                 f"{self._memory.used_bytes} bytes of all transactional ids of this node "
                 f"(transaction.coordinator.memory.bytes is {self._memory.limit_bytes})",
             )
-
-    def _run_parked(self, transactional_id: str, now_ms: int, wall_ms: int) -> None:
-        parked = self._unpark(transactional_id)
-        if parked is not None:
-            self._run(parked.request_id, transactional_id, parked.run, now_ms, wall_ms)
 
     def _not_complete(self, transaction: Transaction) -> KafkaError:
         return refusal(
@@ -694,76 +639,5 @@ def _needed(fresh_producer_id: ProducerId | None) -> ProducerId:
     return fresh_producer_id
 
 
-def _identity(transaction: Transaction) -> ProducerIdentity:
-    epoch = transaction.producer_epoch
-    invariant(epoch is not None, "transactional id {} has no epoch", transaction.transactional_id)
-    assert epoch is not None
-    return ProducerIdentity(transaction.producer_id, epoch)
-
-
-def _is_known(transaction: Transaction, expected: ProducerIdentity) -> bool:
-    """Whether a producer that names itself is this id's: the present one, the next, or one whose epochs ran out."""
-    if transaction.producer_epoch is None or expected.producer_id == transaction.producer_id:
-        return True
-    if _is_next(transaction, expected):
-        return True
-    return expected.producer_id == transaction.previous_producer_id and expected.producer_epoch >= EPOCH_MAX - 1
-
-
-def _is_next(transaction: Transaction, producer: ProducerIdentity) -> bool:
-    """Whether a producer goes on under the id that takes over once the prepared end is complete.
-
-    The answer to EndTxn named it, and leaves before that.
-    """
-    return (
-        transaction.state in PREPARED
-        and producer.producer_id == transaction.next_producer_id
-        and producer.producer_epoch == 0
-    )
-
-
-def _is_ended_by(transaction: Transaction, producer: ProducerIdentity) -> bool:
-    """Whether a producer of version 2 asks again for what was answered, in an answer that it has not seen.
-
-    The end bumped its epoch; or, with the last one, gave the id to another producer id.
-    """
-    if not transaction.bumps_epochs or transaction.producer_epoch is None:
-        return False
-    if producer.producer_id == transaction.producer_id:
-        if transaction.producer_epoch == EPOCH_MAX and transaction.next_producer_id is None:
-            return False  # a time-out or a newer instance ended it: nobody is to produce with the last epoch
-        return producer.producer_epoch + 1 == transaction.producer_epoch
-    return (
-        producer.producer_id == transaction.previous_producer_id
-        and producer.producer_epoch == EPOCH_MAX - 1
-        and transaction.producer_epoch == 0
-    )
-
-
 def _is_expired(transaction: Transaction, oldest_ms: int) -> bool:
     return transaction.state in EXPIRABLE and transaction.updated_ms <= oldest_ms
-
-
-def _wrong_mapping(transaction: Transaction, producer: ProducerIdentity) -> KafkaError:
-    return refusal(
-        Code.INVALID_PRODUCER_ID_MAPPING,
-        f"transactional id {transaction.transactional_id!r} belongs to producer {transaction.producer_id}, not to "
-        f"{producer.producer_id}",
-    )
-
-
-def _fenced(transaction: Transaction, producer: ProducerIdentity) -> KafkaError:
-    return refusal(
-        Code.PRODUCER_FENCED,
-        f"transactional id {transaction.transactional_id!r}: producer {producer.producer_id} sent epoch "
-        f"{producer.producer_epoch}, in force is {transaction.producer_epoch} of producer {transaction.producer_id}: a "
-        "newer instance has taken over, or its transaction timed out",
-    )
-
-
-def _wrong_state(transaction: Transaction, commits: bool) -> KafkaError:
-    what = "committed" if commits else "aborted"
-    return refusal(
-        Code.INVALID_TXN_STATE,
-        f"transactional id {transaction.transactional_id!r} is {transaction.state.label}: nothing is to be {what}",
-    )

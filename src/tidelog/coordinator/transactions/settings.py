@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 MINUTE_MS = 60_000
 
-PARKED_MS_MAX = 1_000
-"""How long a request waits for the end of the transaction before it, if that does not come: its client asks again."""
-
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
