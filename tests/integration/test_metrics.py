@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -18,6 +19,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from support.clients.wire_client import WireClient, batch_of
 from support.fixtures.waiting import wait_until
+from support.load.consumer_member import ConsumerMember
+from support.load.group_member import GroupMember, form, wait_for_coordinator
+from support.load.share_member import ShareMember
 from support.nodes.node import NodeProcess
 from tidelog.base.errors import Code
 
@@ -143,6 +147,31 @@ def test_requests_errors_and_topics_are_counted(watched: NodeProcess) -> None:
     assert after["tidelog_disk_sync_duration_seconds_count", ()] > 0
     assert grown["tidelog_metadata_applied_offset", ()] == 0
     assert after["tidelog_metadata_lag_records", ()] == 0
+
+
+def test_groups_are_counted_by_their_kind(watched: NodeProcess) -> None:
+    topic = "read-by-groups"
+    with WireClient(watched.port) as client:
+        client.create_topic(topic)
+        wait_for_coordinator(client, "counted")
+    with (
+        closing(ConsumerMember(watched.port, "counted-new")) as new,
+        closing(GroupMember(watched.port, "counted")) as old,
+    ):
+        wait_until(lambda: new.join(topic) is Code.NONE, "its coordinator serves")
+        form([old])
+        with closing(ShareMember(watched.port, "counted-share")) as sharing:
+            wait_until(lambda: sharing.join(topic) is Code.NONE, "its coordinator serves")
+            found = samples(watched)
+            assert sharing.leave() is Code.NONE
+        assert found["tidelog_groups", ("Stable",)] == found["tidelog_group_members", ()] == 1
+        assert found["tidelog_consumer_groups", ("Stable",)] == found["tidelog_consumer_group_members", ()] == 1
+        assert found["tidelog_share_groups", ("Stable",)] == found["tidelog_share_group_members", ()] == 1
+        assert (old.leave(), new.leave()) == (Code.NONE, Code.NONE)
+    found = samples(watched)
+    for kind in ("", "consumer_", "share_"):
+        assert found[f"tidelog_{kind}groups", ("Stable",)] == found[f"tidelog_{kind}group_members", ()] == 0
+        assert found[f"tidelog_{kind}groups", ("Empty",)] == 1
 
 
 def test_transactions_are_counted(watched: NodeProcess) -> None:

@@ -21,6 +21,7 @@ from prometheus_client.exposition import choose_encoder
 
 from tidelog.base.errors import Code
 from tidelog.base.version import __version__
+from tidelog.coordinator.groups.consumer.group import ConsumerGroupState
 from tidelog.coordinator.groups.group import GroupState
 from tidelog.coordinator.transactions import TransactionState
 from tidelog.records import KERNEL_IS_COMPILED
@@ -401,8 +402,9 @@ def _active_brokers(node: ObservedNode) -> int:
 
 
 def _about_groups(node: ObservedNode) -> Iterator[Metric]:
-    serving = loading = members = offsets = 0
+    serving = loading = members = offsets = consumer_members = 0
     states = {state.value: 0 for state in GroupState}
+    consumer_states = {state.value: 0 for state in ConsumerGroupState}
     for one in node.groups.here:
         if one.refusal is not None:
             loading += 1
@@ -412,23 +414,34 @@ def _about_groups(node: ObservedNode) -> Iterator[Metric]:
         for group in one.coordinator.groups.values():
             states[group.state.value] += 1
             members += len(group.members)
+        for consumer_group in one.coordinator.consumer_groups.groups.values():
+            consumer_states[consumer_group.state.value] += 1
+            consumer_members += len(consumer_group.subscriptions)
     yield _gauges(
         "tidelog_group_coordinators",
         "Partitions of __consumer_offsets that this node leads.",
         "state",
         (("serving", serving), ("refusing", loading)),
     )
-    yield _gauges("tidelog_groups", "Groups that are coordinated here.", "state", states.items())
-    yield _gauge("tidelog_group_members", "Members of the groups that are coordinated here.", members)
+    yield _gauges("tidelog_groups", "Classic groups that are coordinated here.", "state", states.items())
+    yield _gauge("tidelog_group_members", "Members of the classic groups that are coordinated here.", members)
+    yield _gauges(
+        "tidelog_consumer_groups",
+        "Groups of the consumer protocol that are coordinated here.",
+        "state",
+        consumer_states.items(),
+    )
+    yield _gauge(
+        "tidelog_consumer_group_members",
+        "Members of the groups of the consumer protocol that are coordinated here.",
+        consumer_members,
+    )
     yield _gauge("tidelog_group_offsets", "Committed offsets that are kept here.", offsets)
     yield _gauge(
         "tidelog_group_memory_bytes",
         "About the memory of the groups that are coordinated here.",
         node.groups.memory_bytes,
     )
-
-
-# Transactions.
 
 
 def _about_share_groups(node: ObservedNode) -> Iterator[Metric]:
@@ -460,6 +473,9 @@ def _about_share_groups(node: ObservedNode) -> Iterator[Metric]:
         "Delivered to share groups, and taken back by truncations.",
         fetching.forgotten_records,
     )
+
+
+# Transactions.
 
 
 def _about_transactions(node: ObservedNode) -> Iterator[Metric]:
