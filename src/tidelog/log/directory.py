@@ -170,6 +170,14 @@ class LogDirectory:
         names = self._disk.list(path)
         return LINEAGE_FILE in names or any(parse_file_name(name, LOG_SUFFIX) is not None for name in names)
 
+    def is_unmade_log(self, topic_partition: TopicPartition) -> bool:
+        """Whether a log was being made in a directory with the name of one, and nothing was written to it."""
+        return set(self._disk.list(self.log_path(topic_partition))) <= {f"{PARTITION_METADATA_FILE}.tmp"}
+
+    def remove_unmade_log(self, topic_partition: TopicPartition) -> None:
+        """Remove such a directory."""
+        self._disk.remove_tree(self.log_path(topic_partition))
+
     def topic_id_in(self, path: str) -> TopicId | None:
         """Of the topic that a log's directory belongs to, if it says so. Raises `CorruptLogError`."""
         file = f"{path}/{PARTITION_METADATA_FILE}"

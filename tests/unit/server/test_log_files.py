@@ -134,6 +134,21 @@ def test_a_stray_of_any_name_is_set_aside_under_one_that_fits() -> None:
     assert disk.exists("logs/backup-2024/notes.txt")
 
 
+def test_what_a_kill_left_of_a_log_that_was_being_made_goes_with_its_topic() -> None:
+    """The directory was there, and its first file had not its name yet; meanwhile the topic was deleted."""
+    disk = MemoryDisk()
+    files = start(disk)
+    disk.make_dirs("logs/made-0")
+    disk.make_dirs("logs/made-1")
+    disk.open("logs/made-1/partition.metadata.tmp", create=True).close()
+    disk.make_dirs("logs/notes-1")
+    disk.open("logs/notes-1/mine.tmp", create=True).close()  # somebody's own
+    files.deletions.set_strays_aside(MetadataImage.empty())
+    assert {name for name in disk.list("logs") if "-" in name} >= {"notes-1"}
+    assert not any(name.startswith("made") for name in disk.list("logs"))
+    assert disk.exists("logs/notes-1/mine.tmp")
+
+
 @pytest.mark.parametrize(
     "chore",
     [

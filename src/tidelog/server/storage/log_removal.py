@@ -63,7 +63,8 @@ class LogRemoval:
     def set_strays_aside(self, is_ours: Callable[[TopicPartition], bool], removed: RemovedReplicas) -> None:
         """Rename the logs that are nobody's here, so that they are in nobody's way, nor lost.
 
-        Those that the metadata log has removed, and strays of topics that it has removed, are to be deleted.
+        Those that the metadata log has removed, and strays of topics that it has removed, are to be deleted. What a
+        kill left of a log that was being made holds nothing, and goes at once.
         """
         for topic_partition in self._directory.partitions():
             if topic_partition == CLUSTER_METADATA or is_ours(topic_partition):
@@ -72,6 +73,8 @@ class LogRemoval:
                 self.mark_for_deletion_or_set_aside(
                     topic_partition, removed, "is in no topic that the metadata assigns to this node"
                 )
+            elif self._directory.is_unmade_log(topic_partition):
+                self._directory.remove_unmade_log(topic_partition)
         self.mark_strays_for_deletion(removed.has_topic_of)
 
     def mark_strays_for_deletion(self, is_removed: Callable[[ListedReplica], bool]) -> None:
