@@ -58,6 +58,22 @@ TARGETS = {
     "transactions": Target(
         "coordinator.transactions", ("tests/unit/coordinator/test_transaction_*.py",), "known_transactions.toml"
     ),
+    "quorum": Target("quorum", ("tests/unit/quorum",), "known_quorum.toml"),
+    "controller": Target("controller", ("tests/unit/controller",), "known_controller.toml"),
+    "groups": Target("coordinator.groups", ("tests/unit/coordinator/test_*group*.py",), "known_groups.toml"),
+    "consumer-groups": Target(
+        "coordinator.groups.consumer",
+        (
+            "tests/unit/coordinator/test_consumer_*.py",
+            "tests/unit/coordinator/test_mixed_group_model.py",
+        ),
+        "known_consumer_groups.toml",
+    ),
+    "share-groups": Target(
+        "coordinator.groups.share", ("tests/unit/coordinator/test_share_*.py",), "known_share_groups.toml"
+    ),
+    "share-states": Target("coordinator.share", ("tests/unit/coordinator/test_share_*.py",), "known_share_states.toml"),
+    "share": Target("share", ("tests/unit/share",), "known_share.toml"),
 }
 
 
