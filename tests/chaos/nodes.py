@@ -12,6 +12,20 @@ from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.descriptions import PartitionDescription
 
 CLIENT_PORT, CONTROLLER_PORT = 9092, 9093
+SHORT_SESSIONS = {
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "200",
+}
+"""Of groups whose members are killed, as classic members ask for them."""
+SOON_COMPACTED = {
+    "log.cleaner.backoff.ms": "500",
+    "log.cleaner.min.cleanable.ratio": "0.1",
+    "offsets.topic.segment.bytes": "65536",
+    "transaction.state.log.segment.bytes": "65536",
+}
+"""The coordinators' topics are compacted all the time, so that faults hit what is being compacted."""
 
 
 class ChaosCluster(Cluster):
@@ -27,7 +41,7 @@ class ChaosCluster(Cluster):
     """
 
     def __init__(self, home: Path, size: int, network: Network | None, config: Mapping[str, str]) -> None:
-        super().__init__(home, size, config={**PROMPT, **config})
+        super().__init__(home, size, config={**PROMPT, **SHORT_SESSIONS, **SOON_COMPACTED, **config})
         self.home = home
         self.at_close = ExitStack()
         if network is not None:

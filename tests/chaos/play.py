@@ -13,6 +13,7 @@ from pathlib import Path
 
 from chaos.churn import Churn
 from chaos.copies import Copies
+from chaos.dying_group import DyingGroup
 from chaos.fault import Cost, Fault, Hurt, Stage
 from chaos.network import Network
 from chaos.nodes import ChaosCluster
@@ -24,6 +25,7 @@ from support.load.verifying import VerifyingLoad
 from support.load.verifying_clients import PRODUCERS, READERS
 from support.load.verifying_groups import VerifyingGroup
 from support.nodes.cluster_files import check_replicas_agree
+from tidelog.client.options import CompressionType
 
 GROUP = "verifiers"
 PARTITIONS = 3
@@ -32,6 +34,8 @@ NODES = (3, 3, 3, 5, 4)
 """How many there are in a round: drawn from these."""
 SHAPES: tuple[Mapping[str, str], ...] = ({}, {"segment_bytes": "65536"})
 """Settings of the topic: drawn from these. Small segments are rolled, and recovered, all the time."""
+CODECS: tuple[CompressionType, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
+"""Producers of a round compress in one of these."""
 TWO_AT_A_TIME = 0.3  # the share of mixed faults that come with a second one
 TOLD = frozenset({Finding.VANISHED, Finding.SKIPPED, Finding.REPEATED, Finding.EPOCHS})
 """What a reader should have been told of, and was not."""
@@ -64,6 +68,35 @@ class Plan:
         return f"chaos-{self.seed}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What runs beside the load of a round that may lose nothing."""
+
+    group: VerifyingGroup
+    dying: DyingGroup
+    copies: Copies
+
+    @staticmethod
+    def of(cluster: ChaosCluster, dice: random.Random, topic: str) -> _Beside:
+        home = cluster.home.parent
+        return _Beside(
+            VerifyingGroup(cluster.bootstrap, GROUP, topic, 2),
+            DyingGroup(cluster, dice, topic, PARTITIONS, home),
+            Copies(cluster, dice, home),
+        )
+
+    def start(self) -> None:
+        self.group.start()
+        self.group.until_committed(1)
+        self.dying.start()
+        self.copies.start()
+
+    def close(self) -> None:
+        self.group.ended.set()
+        self.dying.close()
+        self.copies.close()
+
+
 @dataclass(slots=True)
 class _Round:
     plan: Plan
@@ -79,11 +112,17 @@ class _Round:
         settings = {**self.dice.choice(SHAPES), **plan.faults[0].topic}
         cluster.create_topic(plan.topic, PARTITIONS, replication_factor=REPLICAS, **settings)
         producers, readers = (TELLING_PRODUCERS, TELLING_READERS) if is_telling else (tuple(PRODUCERS), tuple(READERS))
-        load = VerifyingLoad(cluster.bootstrap, plan.topic, PARTITIONS, producers=producers, readers=readers)
-        group = None if is_telling else VerifyingGroup(cluster.bootstrap, GROUP, plan.topic, 2)
-        copies = None if is_telling else Copies(cluster, self.dice, cluster.home.parent)
+        load = VerifyingLoad(
+            cluster.bootstrap,
+            plan.topic,
+            PARTITIONS,
+            producers=producers,
+            readers=readers,
+            codec=self.dice.choice(CODECS),
+        )
+        beside = None if is_telling else _Beside.of(cluster, self.dice, plan.topic)
         try:
-            self._play_with(load, group, copies)
+            self._play_with(load, beside)
         except StoppedError:
             raise
         except BaseException:
@@ -94,21 +133,16 @@ class _Round:
             load.producing_ended.set()
             load.reading_ended.set()
             self.row.pauses = {name: round(pause, 1) for name, pause in load.pauses.items()}
-            if group is not None:
-                self.row.stalls = len(group.stalls)
-                group.ended.set()
-            if copies is not None:
-                copies.close()
+            if beside is not None:
+                self.row.stalls = len(beside.group.stalls)
+                beside.close()
 
-    def _play_with(self, load: VerifyingLoad, group: VerifyingGroup | None, copies: Copies | None) -> None:
+    def _play_with(self, load: VerifyingLoad, beside: _Beside | None) -> None:
         plan, cluster = self.plan, self.cluster
         load.start()
         load.until_acknowledged(1)
-        if group is not None:
-            group.start()
-            group.until_committed(1)
-        if copies is not None:
-            copies.start()
+        if beside is not None:
+            beside.start()
         stage = Stage(cluster, self.network, load, self.dice, plan.topic, GROUP, PARTITIONS)
         churn, began = Churn(cluster, REPLICAS), time.monotonic()
         while time.monotonic() < began + plan.seconds:
@@ -122,11 +156,12 @@ class _Round:
         history = load.finish()
         self._note(history)
         judge(history, plan.cost)
-        if group is not None:
-            group.check(history, PARTITIONS)
-            self.row.commits = group.commits
-        if copies is not None:
-            self.row.copied = copies.check()
+        if beside is not None:
+            beside.group.check(history, PARTITIONS)
+            self.row.commits = beside.group.commits
+            beside.dying.check(load.ends or {})
+            self.row.members_killed = beside.dying.killed
+            self.row.copied = beside.copies.check()
         stage.until_in_sync()
         churn.check()
         cluster.stop()

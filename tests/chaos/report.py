@@ -39,6 +39,7 @@ class Row:
         acknowledged: records.
         commits: of the group, acknowledged.
         copied: records, in transactions, each once.
+        members_killed: of a group.
         stalls: how often a member of the group had to join again: librdkafka asks for committed offsets only once.
         given_up: records whose producer was told that it failed.
         lost: acknowledged, and not there in the end.
@@ -60,6 +61,7 @@ class Row:
     acknowledged: int = 0
     commits: int = 0
     copied: int = 0
+    members_killed: int = 0
     stalls: int = 0
     given_up: int = 0
     lost: int = 0
@@ -82,7 +84,8 @@ class Row:
         stalls = f"librdkafka's members stalled {self.stalls} times, " if self.stalls else ""
         return (
             f"{self.kind}, seed {self.seed}, {self.nodes} nodes: {len(self.faults)} faults in {self.seconds:.0f} s, "
-            f"{self.acknowledged} acknowledged, {self.copied} copied, {self.lost} lost, {self.unreported} unreported, "
+            f"{self.acknowledged} acknowledged, {self.copied} copied, "
+            f"{self.members_killed} members killed, {self.lost} lost, {self.unreported} unreported, "
             f"{self.given_up} given up, {stalls}{self.pause:.1f} s the longest pause: {verdict}"
         )
 

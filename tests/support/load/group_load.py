@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from support.clients.confluent import create_topic, new_producer
 from support.clients.wire_client import WireClient
 from support.fixtures.waiting import wait_until
+from support.load.group_members.told import CLASSIC
 from support.nodes.node import NodeProcess
 
 __all__ = ["PARTITIONS", "Group", "Load", "Member", "live_through_everything", "wait_until_all"]
@@ -89,6 +90,10 @@ class Member:
         text, _, _ = self.said_path.read_text().rpartition("\n")
         return [line.split() for line in text.splitlines()]
 
+    def errors(self) -> str:
+        """Its stderr."""
+        return self.said_path.with_suffix(".err").read_text()
+
     @property
     def owned(self) -> set[int]:
         """The partitions that it has, by what it said last."""
@@ -113,8 +118,13 @@ class Member:
         assert self._process.stdin is not None
         self._process.stdin.close()
         status = self._process.wait(WAIT_SECONDS)
-        assert status == 0, f"a member ended with status {status}: {self.said_path.with_suffix('.err').read_text()}"
+        assert status == 0, f"a member ended with status {status}: {self.errors()}"
         assert self.lines()[-1] == ["closed"]
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has, by itself or killed."""
+        return self._process.poll() is not None
 
     def kill(self) -> None:
         """`kill -9`, as often as one likes."""
@@ -134,6 +144,8 @@ class Group:
     topic: str
     bootstrap: str
     directory: Path
+    partitions: int = PARTITIONS
+    protocol: str = CLASSIC
     members: list[Member] = field(default_factory=list)
     gone: list[Member] = field(default_factory=list)
 
@@ -143,7 +155,7 @@ class Group:
 
     def join(self, *, instance: str | None = None) -> Member:
         number = len(self.members) + len(self.gone)
-        arguments = [self.bootstrap, self.topic, self.name, self.strategy]
+        arguments = [self.bootstrap, self.topic, self.name, self.strategy, "--protocol", self.protocol]
         if self.is_static:
             arguments += ["--instance", instance or f"instance-{number}"]
         self.members.append(Member(self.client, arguments, self.directory / f"{self.name}-{number}.txt"))
@@ -166,12 +178,14 @@ class Group:
         parts = [member.owned for member in self.members]
         sizes = [len(part) for part in parts]
         return (
-            sum(sizes) == PARTITIONS and set().union(*parts) == set(range(PARTITIONS)) and max(sizes) - min(sizes) <= 1
+            sum(sizes) == self.partitions
+            and set().union(*parts) == set(range(self.partitions))
+            and max(sizes) - min(sizes) <= 1
         )
 
     def read(self) -> dict[int, dict[int, int]]:
         """How often each offset of each partition was read."""
-        counts: dict[int, dict[int, int]] = {partition: {} for partition in range(PARTITIONS)}
+        counts: dict[int, dict[int, int]] = {partition: {} for partition in range(self.partitions)}
         for member in (*self.members, *self.gone):
             for partition, offsets in member.read():
                 for offset in offsets:
@@ -184,7 +198,7 @@ class Group:
             (partition, offset) for partition, counts in self.read().items() for offset, n in counts.items() if n > 1
         ]
 
-    def has_read(self, end_offsets: dict[int, int]) -> bool:
+    def has_read(self, end_offsets: Mapping[int, int]) -> bool:
         """Whether everything below these offsets was read."""
         counts = self.read()
         return all(counts[partition].keys() >= set(range(end)) for partition, end in end_offsets.items())

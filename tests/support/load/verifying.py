@@ -16,6 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING
 from support.clients.confluent import read_from
 from support.load.histories import Given, History, RecordId
 from support.load.verifying_clients import DELIVERY_MS_MAX, PLAIN, PRODUCERS, READERS
+from tidelog.client.options import CompressionType
 
 PROGRESS_SECONDS_MAX = 60.0
 
@@ -23,15 +24,26 @@ PROGRESS_SECONDS_MAX = 60.0
 class VerifyingLoad:
     """See the module. `verifying_load` starts and ends it.
 
+    Args:
+        codec: in which producers compress their batches.
+
     Attributes:
         history: what is known so far; judge it only after `finish`.
         pauses: the longest time in seconds that each producer has waited for its next acknowledgement.
     """
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, *, producers: Collection[str], readers: Collection[str]
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        *,
+        producers: Collection[str],
+        readers: Collection[str],
+        codec: CompressionType = "none",
     ) -> None:
         self.bootstrap = bootstrap
+        self.codec = codec
         self.topic = topic
         self.partitions = partitions
         self.history = History(idempotent={name for name in producers if name not in PLAIN})

@@ -41,6 +41,7 @@ def produce_with_ours(load: VerifyingLoad, name: str) -> None:
             enable_idempotence=name not in PLAIN,
             max_in_flight_requests_per_connection=1 if name in PLAIN else 5,
             linger_ms=1,
+            compression_type=load.codec,
             delivery_timeout_ms=DELIVERY_MS_MAX,
             retry_backoff_ms=20,
             retry_backoff_max_ms=200,
@@ -85,6 +86,7 @@ def produce_with_theirs(load: VerifyingLoad, name: str) -> None:
             "acks": "all",
             "max.in.flight.requests.per.connection": 1 if name in PLAIN else 5,
             "linger.ms": 1,
+            "compression.type": load.codec,
             "message.timeout.ms": DELIVERY_MS_MAX,
             "socket.timeout.ms": 20_000,  # so long it waits for a leader that is paused; by default 60 s
             "request.timeout.ms": 15_000,

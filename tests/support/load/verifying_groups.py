@@ -13,6 +13,7 @@ from functools import partial
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from support.load.group_members.told import WITHOUT_OFFSETS
 from support.load.histories import History, RecordId
 from support.load.verifying_clients import PASSING, POLL_SECONDS
 
@@ -25,12 +26,6 @@ ELSEWHERE = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
 """librdkafka tells of a coordinator that moved, and looks for the new one."""
-WITHOUT_OFFSETS = "Failed to fetch committed offsets"
-"""So librdkafka begins what it tells of an OffsetFetch that was refused, and does not send again.
-
-It keeps its assignment, its heartbeats are answered, and it reads nothing until it is assigned something anew
-(confluentinc/librdkafka issue 5586). `NOT_COORDINATOR` does it: the coordinator moved since the member was assigned.
-"""
 
 
 class VerifyingGroup:

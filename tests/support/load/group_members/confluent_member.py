@@ -6,7 +6,14 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from support.load.group_members.told import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, Voice, listen
+from support.load.group_members.told import (
+    CLASSIC,
+    HEARTBEAT_INTERVAL_MS,
+    SESSION_TIMEOUT_MS,
+    WITHOUT_OFFSETS,
+    Voice,
+    listen,
+)
 
 
 def main() -> None:
@@ -15,14 +22,16 @@ def main() -> None:
     config: dict[str, Any] = {
         "bootstrap.servers": told.bootstrap,
         "group.id": told.group,
-        "partition.assignment.strategy": told.strategy,
-        "session.timeout.ms": SESSION_TIMEOUT_MS,
-        "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "fetch.wait.max.ms": 50,
         "reconnect.backoff.max.ms": 200,
     }
+    if told.protocol == CLASSIC:
+        config["partition.assignment.strategy"] = told.strategy
+        config |= {"session.timeout.ms": SESSION_TIMEOUT_MS, "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS}
+    else:
+        config |= {"group.protocol": told.protocol, "group.remote.assignor": told.strategy}
     if told.instance is not None:
         config["group.instance.id"] = told.instance
     consumer: Any = Consumer(config)  # the types of `commit` want a literal
@@ -47,8 +56,11 @@ def main() -> None:
     while not leaving.is_set():
         offsets: dict[int, list[int]] = {}
         for message in consumer.consume(1_000, timeout=0.05):
-            partition, offset = message.partition(), message.offset()
-            if message.error() is None and partition is not None and offset is not None:
+            partition, offset, error = message.partition(), message.offset(), message.error()
+            if error is not None and error.str().startswith(WITHOUT_OFFSETS):
+                consumer.unsubscribe()
+                consumer.subscribe([told.topic], on_revoke=on_revoke)
+            if error is None and partition is not None and offset is not None:
                 offsets.setdefault(partition, []).append(offset)
         for partition, found in offsets.items():
             voice.read(partition, found)

@@ -14,21 +14,33 @@ import threading
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-__all__ = ["Told", "Voice", "listen"]
+__all__ = ["CLASSIC", "CONSUMER", "PROTOCOLS", "WITHOUT_OFFSETS", "Told", "Voice", "listen"]
+
+PROTOCOLS = CLASSIC, CONSUMER = "classic", "consumer"
 
 SESSION_TIMEOUT_MS = 6_000
 HEARTBEAT_INTERVAL_MS = 200
+WITHOUT_OFFSETS = "Failed to fetch committed offsets"
+"""So librdkafka begins what it tells of an OffsetFetch that was refused, and does not send again.
+
+It keeps its assignment, its heartbeats are answered, and it reads nothing until it is assigned something anew
+(confluentinc/librdkafka issue 5586). `NOT_COORDINATOR` does it: the coordinator moved since the member was assigned.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The arguments of a member program. `instance` makes it a static member."""
+    """The arguments of a member program. `instance` makes it a static member.
+
+    Of the protocol `consumer` (KIP-848) `strategy` is the coordinator's assignor, and the node says the times.
+    """
 
     bootstrap: str
     topic: str
     group: str
     strategy: str
     instance: str | None
+    protocol: str
 
 
 def listen() -> tuple[Told, threading.Event]:
@@ -37,6 +49,7 @@ def listen() -> tuple[Told, threading.Event]:
     for name in ("bootstrap", "topic", "group", "strategy"):
         parser.add_argument(name)
     parser.add_argument("--instance")
+    parser.add_argument("--protocol", choices=PROTOCOLS, default=CLASSIC)
     leaving = threading.Event()
 
     def wait_for_the_end() -> None:
