@@ -32,18 +32,24 @@ def main() -> None:
         auto_offset_reset="earliest",
         session_timeout_ms=SESSION_TIMEOUT_MS,
     )
-    producer: Any = KafkaProducer(bootstrap_servers=told.bootstrap.split(","), transactional_id=told.name)
-    with watched():
-        producer.init_transactions()
+    producer = new_producer(told)
     while True:
         found = consumer.poll(timeout_ms=int(POLL_SECONDS * 1_000), max_records=BATCH_RECORDS_MAX)
         if not found:
             continue
         with watched():
-            copy(told, consumer, producer, found)
+            producer = copy(told, consumer, producer, found)
 
 
-def copy(told: Told, consumer: Any, producer: Any, found: dict[Any, Any]) -> None:
+def new_producer(told: Told) -> Any:
+    producer: Any = KafkaProducer(bootstrap_servers=told.bootstrap.split(","), transactional_id=told.name)
+    with watched():
+        producer.init_transactions()
+    return producer
+
+
+def copy(told: Told, consumer: Any, producer: Any, found: dict[Any, Any]) -> Any:
+    """Returns the producer of the next transaction: another one after an abort, as FINDINGS.md says."""
     try:
         producer.begin_transaction()
         for place, records in found.items():
@@ -59,7 +65,10 @@ def copy(told: Told, consumer: Any, producer: Any, found: dict[Any, Any]) -> Non
         raise
     except KafkaError:
         producer.abort_transaction()
+        producer.close()
         go_back(consumer)
+        return new_producer(told)
+    return producer
 
 
 if __name__ == "__main__":
