@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-import threading
 from pathlib import Path
 
+from chaos.in_background import InBackground
 from chaos.nodes import ChaosCluster
 from support.load.copying import Copying, python_copier
 
@@ -30,16 +30,14 @@ class Copies:
         self.client = dice.choice(CLIENTS)
         self._dice = random.Random(dice.random())
         self._copying = Copying(cluster, python_copier(self.client), NAME, home)
-        self._ended = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run)
+        self._background = InBackground(self._go_on, PAUSE_SECONDS)
 
     def start(self) -> None:
         """Returns when the first inputs are copied."""
         copying = self._copying.__enter__()
         copying.write(INPUTS)
         copying.wait_until_copied(1)
-        self._thread.start()
+        self._background.start()
 
     def check(self) -> int:
         """Wait until all is copied, and read it. Returns how many inputs there were.
@@ -47,29 +45,18 @@ class Copies:
         Raises:
             AssertionError: one is missing, is there twice or in another place; or a transaction hangs.
         """
-        self._end()
-        if self._failure is not None:
-            raise self._failure
+        self._background.check()
         self._copying.check()
         self._copying.kill()
         return sum(map(len, self._copying.written))
 
     def close(self) -> None:
         """End all, be it checked or not."""
-        self._end()
+        self._background.end()
         self._copying.kill()
 
-    def _end(self) -> None:
-        self._ended.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            while not self._ended.wait(PAUSE_SECONDS):
-                if self._dice.random() < PAUSE_SECONDS / KILLED_EVERY_SECONDS:
-                    self._copying.kill()
-                self._copying.replace_ended()
-                self._copying.write(INPUTS)
-        except BaseException as error:
-            self._failure = error
+    def _go_on(self) -> None:
+        if self._dice.random() < PAUSE_SECONDS / KILLED_EVERY_SECONDS:
+            self._copying.kill()
+        self._copying.replace_ended()
+        self._copying.write(INPUTS)

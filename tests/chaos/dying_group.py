@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from chaos.in_background import InBackground
 from chaos.nodes import ChaosCluster
 from support.fixtures.waiting import wait_until
 from support.load.group_load import Group
@@ -48,16 +48,14 @@ class DyingGroup:
         self._dice = random.Random(dice.random())
         self.killed = 0
         self._ended_alone = 0
-        self._ended = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run)
+        self._background = InBackground(self._go_on, PAUSE_SECONDS)
 
     def start(self) -> None:
         """Returns when the members have joined and read something."""
         for _ in range(MEMBERS):
             self._group.join()
         wait_until(lambda: any(self._group.read().values()), self._story, seconds=READ_SECONDS_MAX)
-        self._thread.start()
+        self._background.start()
 
     def check(self, ends: Mapping[int, int]) -> None:
         """Wait until the members have read everything before these ends.
@@ -65,9 +63,7 @@ class DyingGroup:
         Raises:
             AssertionError: they have not; some records were given to nobody.
         """
-        self._end()
-        if self._failure is not None:
-            raise self._failure
+        self._background.check()
 
         def has_read() -> bool:
             self._replace_ended()
@@ -78,24 +74,15 @@ class DyingGroup:
 
     def close(self) -> None:
         """End all, be it checked or not."""
-        self._end()
+        self._background.end()
         self._group.close()
 
-    def _end(self) -> None:
-        self._ended.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            while not self._ended.wait(PAUSE_SECONDS):
-                if self._dice.random() < PAUSE_SECONDS / KILLED_EVERY_SECONDS:
-                    self._group.kill(self._dice.choice(self._group.members))
-                    self._group.join()
-                    self.killed += 1
-                self._replace_ended()
-        except BaseException as error:
-            self._failure = error
+    def _go_on(self) -> None:
+        if self._dice.random() < PAUSE_SECONDS / KILLED_EVERY_SECONDS:
+            self._group.kill(self._dice.choice(self._group.members))
+            self._group.join()
+            self.killed += 1
+        self._replace_ended()
 
     def _replace_ended(self) -> None:
         for member in [one for one in self._group.members if one.has_ended]:

@@ -17,6 +17,13 @@ SHORT_SESSIONS = {
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.heartbeat.interval.ms": "200",
+    "group.share.min.session.timeout.ms": "6000",
+    "group.share.session.timeout.ms": "6000",
+    "group.share.min.heartbeat.interval.ms": "200",
+    "group.share.heartbeat.interval.ms": "200",
+    "group.share.min.record.lock.duration.ms": "6000",
+    "group.share.record.lock.duration.ms": "6000",
+    "group.share.delivery.count.limit": "10",
 }
 """Of groups whose members are killed, as classic members ask for them."""
 SOON_COMPACTED = {
@@ -24,6 +31,7 @@ SOON_COMPACTED = {
     "log.cleaner.min.cleanable.ratio": "0.1",
     "offsets.topic.segment.bytes": "65536",
     "transaction.state.log.segment.bytes": "65536",
+    "share.coordinator.state.topic.segment.bytes": "65536",
 }
 """The coordinators' topics are compacted all the time, so that faults hit what is being compacted."""
 

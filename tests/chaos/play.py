@@ -19,6 +19,8 @@ from chaos.network import Network
 from chaos.nodes import ChaosCluster
 from chaos.report import Row, Struck
 from chaos.sandbox import StoppedError
+from chaos.share_group import ShareGroup
+from support.clients.kafka_peer import missing_peers
 from support.load.histories import Fault as Finding
 from support.load.histories import History, Told
 from support.load.verifying import VerifyingLoad
@@ -36,6 +38,7 @@ SHAPES: tuple[Mapping[str, str], ...] = ({}, {"segment_bytes": "65536"})
 """Settings of the topic: drawn from these. Small segments are rolled, and recovered, all the time."""
 CODECS: tuple[CompressionType, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
 """Producers of a round compress in one of these."""
+SHARED = 0.3  # of the rounds have a share group, where there is a JVM for its members
 TWO_AT_A_TIME = 0.3  # the share of mixed faults that come with a second one
 TOLD = frozenset({Finding.VANISHED, Finding.SKIPPED, Finding.REPEATED, Finding.EPOCHS})
 """What a reader should have been told of, and was not."""
@@ -75,14 +78,16 @@ class _Beside:
     group: VerifyingGroup
     dying: DyingGroup
     copies: Copies
+    sharing: ShareGroup | None
 
     @staticmethod
     def of(cluster: ChaosCluster, dice: random.Random, topic: str) -> _Beside:
-        home = cluster.home.parent
+        home, is_shared = cluster.home.parent, dice.random() < SHARED
         return _Beside(
             VerifyingGroup(cluster.bootstrap, GROUP, topic, 2),
             DyingGroup(cluster, dice, topic, PARTITIONS, home),
             Copies(cluster, dice, home),
+            ShareGroup(cluster, dice, topic, PARTITIONS, home) if is_shared and missing_peers() is None else None,
         )
 
     def start(self) -> None:
@@ -90,11 +95,15 @@ class _Beside:
         self.group.until_committed(1)
         self.dying.start()
         self.copies.start()
+        if self.sharing is not None:
+            self.sharing.start()
 
     def close(self) -> None:
         self.group.ended.set()
         self.dying.close()
         self.copies.close()
+        if self.sharing is not None:
+            self.sharing.close()
 
 
 @dataclass(slots=True)
@@ -161,6 +170,9 @@ class _Round:
             self.row.commits = beside.group.commits
             beside.dying.check(load.ends or {})
             self.row.members_killed = beside.dying.killed
+            if beside.sharing is not None:
+                beside.sharing.check(load.ends or {})
+                self.row.members_killed += beside.sharing.killed
             self.row.copied = beside.copies.check()
         stage.until_in_sync()
         churn.check()

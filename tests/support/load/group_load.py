@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,14 +70,24 @@ class Load:
             self.acknowledged[message.partition()].add(message.offset())
 
 
-class Member:
-    """One member in a process of its own: `support/load/group_members/<client>_member.py`."""
+def python_member(client: str) -> list[str]:
+    """The command of `support/load/group_members/<client>_member.py`."""
+    return [sys.executable, "-W", "ignore", "-m", f"support.load.group_members.{client}_member"]
 
-    def __init__(self, client: str, arguments: list[str], said_path: Path) -> None:
+
+class Member:
+    """One member in a process of its own, which speaks as `support/load/group_members/told.py` says.
+
+    Args:
+        command: with its arguments.
+        said_path: where what it says is kept.
+    """
+
+    def __init__(self, command: Sequence[str], said_path: Path) -> None:
         self.said_path = said_path
         with said_path.open("wb") as said, said_path.with_suffix(".err").open("wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-W", "ignore", "-m", f"support.load.group_members.{client}_member", *arguments],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=said,
                 stderr=errors,
@@ -109,9 +119,11 @@ class Member:
 
     def read(self) -> list[tuple[int, range]]:
         """(partition, offsets), in the order in which they came."""
-        return [
-            (int(words[1]), range(int(words[2]), int(words[3]) + 1)) for words in self.lines() if words[0] == "read"
-        ]
+        return self.told("read")
+
+    def told(self, what: str) -> list[tuple[int, range]]:
+        """(partition, offsets) of which it said this."""
+        return [(int(words[1]), range(int(words[2]), int(words[3]) + 1)) for words in self.lines() if words[0] == what]
 
     def leave(self) -> None:
         """Have it leave its group, and return when it has ended."""
@@ -158,7 +170,8 @@ class Group:
         arguments = [self.bootstrap, self.topic, self.name, self.strategy, "--protocol", self.protocol]
         if self.is_static:
             arguments += ["--instance", instance or f"instance-{number}"]
-        self.members.append(Member(self.client, arguments, self.directory / f"{self.name}-{number}.txt"))
+        command = [*python_member(self.client), *arguments]
+        self.members.append(Member(command, self.directory / f"{self.name}-{number}.txt"))
         return self.members[-1]
 
     def leave(self, member: Member) -> None:
