@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from chaos.in_background import InBackground
@@ -52,6 +52,7 @@ class ShareGroup:
         self._dice = random.Random(dice.random())
         self._members: list[Member] = []
         self._gone: list[Member] = []
+        self._accepted_before: dict[Member, Offsets] = {}  # before each of them began
         self._ended_alone = 0
         self.killed = 0
         self._background = InBackground(self._go_on, PAUSE_SECONDS)
@@ -77,7 +78,7 @@ class ShareGroup:
         self._background.check()
         for member in list(self._members):  # with all that it was given and has not accepted
             self._kill(member)
-        accepted, killed = self._told("accepted"), len(self._gone)
+        self._check_accepted()
         self._join()
 
         def is_settled() -> bool:
@@ -88,9 +89,7 @@ class ShareGroup:
         read = self._told("read")
         missing = {one: sorted(set(range(end)) - read[one])[:5] for one, end in ends.items()}
         assert not any(missing.values()), f"were given to nobody, by partition: {missing}\n{self._story()}"
-        late = self._told("read", [*self._members, *self._gone[killed:]])
-        again = {one: sorted(accepted[one] & offsets)[:5] for one, offsets in late.items()}
-        assert not any(again.values()), f"were accepted, and given again: {again}\n{self._story()}"
+        self._check_accepted()
         self.close()
 
     def close(self) -> None:
@@ -99,11 +98,13 @@ class ShareGroup:
         for member in list(self._members):
             self._kill(member)
 
-    def _join(self) -> Member:
+    def _join(self) -> None:
         said_path = self._home / f"member-{len(self._members) + len(self._gone)}.txt"
         arguments = ["ShareMember", self._cluster.bootstrap, self._topic, GROUP]
-        self._members.append(Member(java_command(arguments, classes=self._home), said_path))
-        return self._members[-1]
+        accepted = self._told("accepted")
+        member = Member(java_command(arguments, classes=self._home), said_path)
+        self._accepted_before[member] = accepted
+        self._members.append(member)
 
     def _kill(self, member: Member) -> None:
         self._members.remove(member)
@@ -124,10 +125,27 @@ class ShareGroup:
             self._kill(member)
             self._join()
 
-    def _told(self, what: str, members: Sequence[Member] | None = None) -> Offsets:
-        """The offsets of which any of these members, or of all, said this, by partition."""
+    def _check_accepted(self) -> None:
+        again = {one.said_path.name: found for one in (*self._members, *self._gone) if (found := self._again(one))}
+        assert not again, f"were accepted, and given again: {again}\n{self._story()}"
+
+    def _again(self, member: Member) -> list[str]:
+        """What a member was given that it had accepted, or that others had before it began."""
+        accepted, again = self._accepted_before[member], []
+        for words in member.lines():
+            if words[0] not in ("read", "accepted"):
+                continue
+            partition, offsets = int(words[1]), range(int(words[2]), int(words[3]) + 1)
+            if words[0] == "accepted":
+                accepted[partition].update(offsets)
+            elif found := accepted[partition].intersection(offsets):
+                again.append(f"partition {partition}, {len(found)} from {min(found)} to {max(found)}")
+        return again
+
+    def _told(self, what: str) -> Offsets:
+        """The offsets of which any member said this, by partition."""
         told: Offsets = {one: set() for one in range(self._partitions)}
-        for member in (*self._members, *self._gone) if members is None else members:
+        for member in (*self._members, *self._gone):
             for partition, offsets in member.told(what):
                 told[partition].update(offsets)
         return told

@@ -1,4 +1,8 @@
-"""A copier by aiokafka. It commits offsets for its group by name alone; only its transactional id fences others."""
+"""A copier by aiokafka. It commits offsets for its group by name alone; only its transactional id fences others.
+
+A member that joins its group again while a transaction is open is given what that transaction copies once more: see
+FINDINGS.md. So the copier remembers what it has copied.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +29,14 @@ async def main() -> None:
     producer: Any = AIOKafkaProducer(bootstrap_servers=told.bootstrap, transactional_id=told.name)
     await producer.start()
     await consumer.start()
+    copied: dict[Any, int] = {}  # the next offset, in this process
     while True:
-        found = await consumer.getmany(timeout_ms=int(POLL_SECONDS * 1_000), max_records=BATCH_RECORDS_MAX)
+        given = await consumer.getmany(timeout_ms=int(POLL_SECONDS * 1_000), max_records=BATCH_RECORDS_MAX)
+        found = {
+            place: fresh
+            for place, records in given.items()
+            if (fresh := [record for record in records if record.offset >= copied.get(place, 0)])
+        }
         if not found:
             continue
         try:
@@ -39,6 +49,7 @@ async def main() -> None:
                 await asyncio.gather(*sent)
                 offsets = {place: records[-1].offset + 1 for place, records in found.items()}
                 await producer.send_offsets_to_transaction(offsets, told.name)
+            copied.update(offsets)
         except ProducerFenced:
             raise
         except KafkaError:
