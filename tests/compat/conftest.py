@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from support.clients.kafka_peer import TOOL_FLAGS, KafkaPeer, missing_peers
+from support.nodes.node import NodeProcess, StartNode
 
 HERE = Path(__file__).parent
 
@@ -66,3 +67,27 @@ def kafka_peer(needs_kafka: None, tmp_path_factory: pytest.TempPathFactory) -> I
         yield peer
     finally:
         peer.close()
+
+
+@pytest.fixture(params=["Tidelog", pytest.param("Kafka", marks=pytest.mark.slow)])
+def broker_to_kill(
+    needs_kafka: None, request: pytest.FixtureRequest, start_node: StartNode, tmp_path: Path
+) -> Iterator[NodeProcess | KafkaPeer]:
+    """A broker of the test's own: a node, or Apache Kafka. Members of its groups may have sessions of a second."""
+    config = {
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1000",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
+    }
+    broker: NodeProcess | KafkaPeer
+    if request.param == "Tidelog":
+        broker = start_node(config=config)
+    else:
+        broker = KafkaPeer(tmp_path / "kafka", config=config, flags=TOOL_FLAGS)
+    try:
+        if not broker.is_running:
+            broker.start()
+        yield broker
+    finally:
+        broker.close()

@@ -1,0 +1,13 @@
+"""The connector for files, which `make peers` fetches since a later list than the rest of Kafka."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.clients.kafka_peer import KAFKA_JARS
+
+
+@pytest.fixture(autouse=True)
+def needs_connector(needs_kafka: None) -> None:
+    if not any(KAFKA_JARS.glob("connect-file-*.jar")):
+        pytest.skip("peers/kafka has no connector for files: `make peers` fetches it")
