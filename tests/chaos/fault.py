@@ -67,12 +67,13 @@ class Stage:
     def victim(self) -> ClusterNode:
         """A node by what it is now: a leader, a follower, the active controller, or the group's coordinator.
 
-        Any node while another fault keeps a majority down: nobody has these roles then.
+        Any node while another fault keeps a majority from answering: nobody can be asked who has these roles then.
         """
         cluster, dice = self.cluster, self.dice
         partition = dice.randrange(self.partitions)
         role = dice.randrange(4)
-        if 2 * len(cluster.running) <= len(cluster.nodes):
+        answering = [node for node in cluster.running if not node.is_paused]
+        if 2 * len(answering) <= len(cluster.nodes):
             return self.another()
         if role == 0:
             return cluster.leader_of(self.topic, partition)

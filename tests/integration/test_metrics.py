@@ -304,7 +304,8 @@ def test_the_log_is_json_and_slow_requests_are_in_it(watched: NodeProcess) -> No
 
         def lines_of_produces() -> list[dict[str, Any]]:
             client.produce(topic, batch_of(b"z"))
-            return [line for line in log_lines(watched) if line.get("api") == "Produce"]
+            lines = [line for line in log_lines(watched) if line.get("api") == "Produce"]
+            return [line for line in lines if line["client_id"] == "tidelog-test"]  # not a producer's of another test
 
         line = wait_until(lines_of_produces, "a produce is logged")[-1]
     assert line["node"] == 1

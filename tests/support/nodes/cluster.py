@@ -52,6 +52,7 @@ class ClusterNode(ServerProcess):
         file = Path(cluster.properties_file(node_id))
         self.settings = dict(parse_properties(file.read_text(), source=str(file)))
         self.node_id = node_id
+        self.is_paused = False
         self.directory = Path(cluster.directory(node_id))
         self.port, self.controller_port = (
             int(listener.rpartition(":")[2]) for listener in self.settings["listeners"].split(",")
@@ -72,6 +73,7 @@ class ClusterNode(ServerProcess):
     def kill(self) -> None:
         """`kill -9`: its written data stays, as the system has it."""
         self.end(signal.SIGKILL)
+        self.is_paused = False
 
     def stop(self) -> None:
         """SIGTERM: it hands over what it leads."""
@@ -86,10 +88,12 @@ class ClusterNode(ServerProcess):
     def pause(self) -> None:
         """SIGSTOP: nothing is heard of it, and nothing it has open is closed."""
         self.signal(signal.SIGSTOP)
+        self.is_paused = True
 
     def resume(self) -> None:
         """SIGCONT: it goes on as if no time had passed."""
         self.signal(signal.SIGCONT)
+        self.is_paused = False
 
     def lose_disk(self) -> None:
         """All its files are gone; it gets an empty directory, as `tidelog storage format --lost` makes it."""
