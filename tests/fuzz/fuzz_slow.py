@@ -4,8 +4,9 @@
 key), the longest requests that it may be sent, and prints the longest step of each API.
 
 Requests of every API that any listener of a node serves, whose lists are long: one list of each at first, with values
-of some kinds; then what was slowest is changed and tried again (a longer list, another one beside it, other values,
-another version). What is measured is how much CPU the longest step of the node's event loop takes, as the kernel counts
+of some kinds (those of groups of the new protocols name topics, groups and members that are there); then what was
+slowest is changed and tried again (a longer list, another one beside it, other values, another version).
+What is measured is how much CPU the longest step of the node's event loop takes, as the kernel counts
 it for that thread, but for collections of garbage (`timed_steps/`). The first request of each API and version is not:
 it loads what answers it, once in the life of a node. What takes longer than it may is asked again a few times, and the
 shortest counts: what else the node has to do, and what the machine has, come by chance. The last lines are the slowest
@@ -32,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.clients.wire_client import WireClient, batch_of
 from support.fixtures.waiting import wait_until
 from support.load.group_member import commit, commit_request, wait_for_coordinator
+from support.load.many_groups import CONSUMER_GROUP, EMPTY_SHARE_GROUP, MEMBER, RECORDS, SHARE_GROUP, ManyGroups
 from support.nodes.listeners_node import ListenersNode
 from tidelog.base.errors import Code
 from tidelog.server.api.apis import APIS
@@ -53,6 +55,44 @@ ASKED_AGAIN = 4
 LENGTHS = (1, 300, 3_000, 30_000, 250_000)
 TOPIC = "slow"
 KINDS = ("known", "unknown", "same", "empty")
+THERE = "there"
+"""The kind of values that name many topics, groups and members that are there."""
+TOPICS_THERE = 2_000
+OF_GROUPS: dict[int, str] = {
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: CONSUMER_GROUP,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: CONSUMER_GROUP,
+    ApiKey.SHARE_GROUP_HEARTBEAT: SHARE_GROUP,
+    ApiKey.SHARE_GROUP_DESCRIBE: SHARE_GROUP,
+    ApiKey.SHARE_FETCH: SHARE_GROUP,
+    ApiKey.SHARE_ACKNOWLEDGE: SHARE_GROUP,
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: EMPTY_SHARE_GROUP,
+    ApiKey.READ_SHARE_GROUP_STATE: EMPTY_SHARE_GROUP,
+    ApiKey.WRITE_SHARE_GROUP_STATE: EMPTY_SHARE_GROUP,
+    ApiKey.DELETE_SHARE_GROUP_STATE: EMPTY_SHARE_GROUP,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: EMPTY_SHARE_GROUP,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: SHARE_GROUP,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: EMPTY_SHARE_GROUP,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: EMPTY_SHARE_GROUP,
+}
+"""The APIs of groups of the new protocols, and the largest group that each is asked about."""
+SESSION_EPOCH = 2
+"""Of a request in a session that is open: the member has records."""
+NONE_UNLESS_LONG = frozenset({"topic_partitions", "acknowledgement_batches", "forgotten_topics_data", "state_batches"})
+THERE_VALUES = {
+    "member_id": MEMBER,
+    "instance_id": None,
+    "rack_id": None,
+    "server_assignor": None,
+    "subscribed_topic_regex": None,
+    "rebalance_timeout_ms": 60_000,
+    "max_bytes": 1 << 20,
+    "max_records": RECORDS,
+    "batch_size": 1,
+    "acknowledge_types": 1,
+    "delivery_state": 2,
+    "delivery_count": 1,
+    "is_renew_ack": False,
+}
 BEST_KEPT = 12
 NEVER_REACHED = ConsistencyState(None, 1 << 40)
 TRANSACTION = 1
@@ -104,8 +144,15 @@ class Maker:
         producer: id and epoch of a producer with the transactional id `TOPIC`.
     """
 
-    def __init__(self, topic_id: UUID, partition_count: int = 4, producer: tuple[int, int] = (-1, -1)) -> None:
+    def __init__(
+        self,
+        topic_id: UUID,
+        partition_count: int = 4,
+        producer: tuple[int, int] = (-1, -1),
+        groups: ManyGroups | None = None,
+    ) -> None:
         self.topic_id = topic_id
+        self.groups = groups
         self._made = 0
         self._partition_count = partition_count
         self._producer = producer
@@ -126,12 +173,15 @@ class Maker:
     def _value(self, wire_type: WireType[Any], spec: FieldSpec, candidate: Candidate, path: Path_, index: int) -> Any:
         if wire_type.kind == "array":
             assert wire_type.element is not None
-            length = dict(candidate.lengths).get(path, 1)
+            is_none = candidate.kind == THERE and spec.name in NONE_UNLESS_LONG
+            length = dict(candidate.lengths).get(path, 0 if is_none else 1)
             return [self._value(wire_type.element, spec, candidate, path, at) for at in range(length)]
         if wire_type.kind == "struct":
             assert wire_type.layout is not None
             return self._struct(wire_type.layout, candidate, path, index)
         kind = candidate.kind
+        if kind == THERE:
+            return self._value_there(wire_type, spec, candidate, path, index)
         if wire_type.kind == "uuid":
             return (
                 self.topic_id
@@ -153,6 +203,31 @@ class Maker:
         if "partition" in spec.name or "index" in spec.name:
             return index % self._partition_count
         return candidate.number
+
+    def _value_there(
+        self, wire_type: WireType[Any], spec: FieldSpec, candidate: Candidate, path: Path_, index: int
+    ) -> Any:
+        groups, name = self.groups, spec.name
+        assert groups is not None
+        if name in THERE_VALUES:
+            return THERE_VALUES[name]
+        if wire_type.kind == "uuid":
+            return groups.topics[index % len(groups.topics)][1]
+        if wire_type.kind == "string":
+            is_group = name in ("group_id", "group_ids")
+            topic, _ = groups.topics[index % len(groups.topics)]
+            return groups.group(OF_GROUPS[candidate.key], index) if is_group else topic
+        if wire_type.code == "?":
+            return True
+        if name == "member_epoch":
+            return groups.epochs[candidate.key] if candidate.number == 1 else min(candidate.number, 0)
+        if name == "share_session_epoch":
+            return SESSION_EPOCH if candidate.number == 1 else 0
+        if name in ("first_offset", "last_offset"):
+            return 2 * index if candidate.key == ApiKey.WRITE_SHARE_GROUP_STATE else groups.acquired_from + index
+        if "partition" in name:
+            return index % self._partition_count
+        return 0 if name.endswith("_ms") else candidate.number
 
 
 @dataclass
@@ -215,12 +290,14 @@ def measure(
     steps: Steps, candidate: Candidate, maker: Maker, port: int, state: ConsistencyState | None = None
 ) -> Found | None:
     """None if it cannot be said."""
+    client = maker.groups.open_session() if maker.groups is not None and is_in_session(candidate) else None
     frame = frame_of(candidate, maker, state)
     if frame is None:
         return None
     steps.longest()
     answer_bytes = 0
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=60) as stream:
+    stream = socket.create_connection(("127.0.0.1", port), timeout=60) if client is None else client.stream
+    with suppress(OSError), stream:
         stream.sendall(frame)
         answer_bytes = left = int.from_bytes(stream.recv(4, socket.MSG_WAITALL))
         while left > 0 and (data := stream.recv(min(left, 1 << 20))):
@@ -228,6 +305,16 @@ def measure(
     time.sleep(0.01)
     step_ms, step = steps.longest()
     return Found(candidate, step_ms, len(frame), answer_bytes, step)
+
+
+def is_in_session(candidate: Candidate) -> bool:
+    """Whether a request is one of a share session that is open."""
+    is_of_sessions = candidate.key in (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE)
+    return is_of_sessions and candidate.kind == THERE and candidate.number == 1
+
+
+def kinds_of(key: int) -> tuple[str, ...]:
+    return (*KINDS, THERE) if key in OF_GROUPS else KINDS
 
 
 def largest_of(key: ApiKey, version: int, maker: Maker) -> Iterator[Candidate]:
@@ -238,15 +325,17 @@ def largest_of(key: ApiKey, version: int, maker: Maker) -> Iterator[Candidate]:
     if not paths:
         yield Candidate(key, version, (), "known")
     for path in paths:
-        for kind in ("known", "unknown"):
+        for kind, number in (("known", 0), ("unknown", 0), *((THERE, one) for one in (0, 1) if key in OF_GROUPS)):
             length = elements_max // (1 + sum(other[: len(path)] == path for other in paths if other != path))
-            sample = frame_of(Candidate(key, version, ((path, 1_000),), kind), maker)
+            sample = frame_of(Candidate(key, version, ((path, 1_000),), kind, number), maker)
             if sample is not None:
                 length = min(length, 1_000 * size_bytes_max // len(sample))
-                yield Candidate(key, version, ((path, length),), kind)
+                for fewer in (TOPICS_THERE, 10_000) if kind == THERE else ():  # more may be refused
+                    yield Candidate(key, version, ((path, fewer),), kind, number)
+                yield Candidate(key, version, ((path, length),), kind, number)
             inner = next((other for other in paths if other[:-1] == path), None)
-            if inner is not None and kind == "known":
-                yield Candidate(key, version, ((path, 500), (inner, min(length, elements_max) // 501)), kind)
+            if inner is not None and kind in ("known", THERE):
+                yield Candidate(key, version, ((path, 500), (inner, min(length, elements_max) // 501)), kind, number)
 
 
 def role_of(key: int) -> str:
@@ -320,7 +409,8 @@ def made_ready(node: ListenersNode) -> Maker:
             )
             if not begun.error_code:
                 break
-    return Maker(described.topic_id, LARGEST_TOPIC_PARTITIONS, (begun.producer_id, begun.producer_epoch))
+    groups = ManyGroups(node.port, TOPIC, TOPICS_THERE - 1)
+    return Maker(described.topic_id, LARGEST_TOPIC_PARTITIONS, (begun.producer_id, begun.producer_epoch), groups)
 
 
 def first_ones() -> Iterator[Candidate]:
@@ -330,6 +420,8 @@ def first_ones() -> Iterator[Candidate]:
         for path in paths:
             for kind in KINDS:
                 yield Candidate(key, version, ((path, 3_000),), kind)
+            for value in (0, 1) if key in OF_GROUPS else ():
+                yield Candidate(key, version, ((path, TOPICS_THERE),), THERE, value)
         if not paths:
             for node_id in (0, 1):
                 yield Candidate(key, version, (), "known", node_id)
@@ -339,7 +431,7 @@ def changed(candidate: Candidate, rng: random.Random) -> Candidate:
     known = api(candidate.key)
     what = rng.randrange(4)
     if what == 0:
-        return replace(candidate, kind=rng.choice(KINDS), number=rng.choice((-1, 0, 1, 1 << 30)))
+        return replace(candidate, kind=rng.choice(kinds_of(candidate.key)), number=rng.choice((-1, 0, 1, 1 << 30)))
     if what == 1:
         return replace(candidate, version=rng.randint(known.min_version, known.max_version))
     paths = list(lists_of(layout_of(known.request), candidate.version))
@@ -363,6 +455,7 @@ def search(seconds: float, seed: int) -> list[Found]:
             node.start()
             maker = Maker(UUID(int=0))
             restore(node, maker, 4)
+            maker.groups = ManyGroups(node.port, TOPIC, TOPICS_THERE - 1)
             ends = time.monotonic() + seconds
             todo, seen = list(first_ones()), set()
             loaded: set[tuple[ApiKey, int]] = set()

@@ -1,4 +1,4 @@
-"""A node that listens for each kind of peer apart, of a release that serves every API of its table."""
+"""A node that listens for each kind of peer apart."""
 
 from __future__ import annotations
 
@@ -12,12 +12,6 @@ from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 HOST = "127.0.0.1"
-SHARE_GROUPS_SERVED = """
-from tidelog.metadata import features
-features.SUPPORTED_FEATURES |= {features.SHARE_VERSION: (0, 1)}
-from tidelog.cli import main
-main()
-"""
 
 
 class ListenersNode(ServerProcess):
@@ -41,7 +35,6 @@ class ListenersNode(ServerProcess):
             "controller.quorum.voters": f"1@{HOST}:{self.ports[CONTROLLER]}",
             **{key.replace("_", "."): value for key, value in settings.items()},
         }
-        self.program = SHARE_GROUPS_SERVED
 
     def advertised(self, role: str) -> dict[ApiKey, range]:
         """The versions of each API that the listener of a role offers, as it answers itself."""
