@@ -25,7 +25,7 @@ from tidelog.coordinator.groups.consumer import assignment
 from tidelog.coordinator.groups.share import group_states, share_groups
 from tidelog.coordinator.groups.share.settings import ShareGroupSettings
 from tidelog.coordinator.groups.share.states import StateId
-from tidelog.journal import KeyValue
+from tidelog.journal import KeyValue, RequestId
 from tidelog.wire.messages.api_76_share_group_heartbeat import ShareGroupHeartbeatResponse
 
 CLIENTS = 4
@@ -36,12 +36,19 @@ REJOIN = (Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH, Code.GROUP_ID_NOT_FO
 
 @dataclass
 class Client:
-    """A member as it sees itself."""
+    """A member as it sees itself.
+
+    Attributes:
+        asked: its heartbeat that is not answered yet.
+        is_lost: whether the answer to that is.
+    """
 
     member_id: str
     epoch: int = 0
     topics: tuple[str, ...] = ("t",)
     says_all: bool = True
+    asked: RequestId | None = None
+    is_lost: bool = False
 
 
 class ShareGroupMachine(RuleBasedStateMachine):
@@ -88,6 +95,8 @@ class ShareGroupMachine(RuleBasedStateMachine):
     @rule(number=st.integers(0, CLIENTS - 1))
     def leave(self, number: int) -> None:
         client = self.clients[number]
+        if client.asked is not None:
+            return
         if client.epoch > 0:
             self.world.share_beat(client.member_id, -1)
         client.epoch = 0
@@ -148,11 +157,22 @@ class ShareGroupMachine(RuleBasedStateMachine):
     @rule()
     def fail_over(self) -> None:
         self.world.fail_over()
+        self.lose_answers()
+
+    def lose_answers(self) -> None:
+        """Those who wait are answered by nobody."""
+        for client in self.clients:
+            self.take(client)
+            if client.asked is not None:
+                client.asked, client.says_all = None, True
 
     @rule(number=st.integers(0, CLIENTS - 1), survives=st.integers(0, 3))
     def fail_over_within(self, number: int, survives: int) -> None:
         """A heartbeat is written, and not committed; some of its batches survive, and nobody was answered."""
         world, client = self.world, self.clients[number]
+        self.take(client)
+        if client.asked is not None:
+            return
         end, batches = len(world.log), len(world.batches)
         world.commits_at_once = False
         request_id = self.send(client)
@@ -164,6 +184,7 @@ class ShareGroupMachine(RuleBasedStateMachine):
         kept = sum(map(len, world.batches[batches : batches + survives]))
         del world.log[end + kept :]
         world.fail_over()
+        self.lose_answers()
 
     # Checks.
 
@@ -252,19 +273,30 @@ class ShareGroupMachine(RuleBasedStateMachine):
     # A client.
 
     def exchange(self, client: Client, *, is_lost: bool = False) -> None:
-        request_id = self.send(client)
-        if is_lost:
+        """Ask, unless it was asked before and is not answered yet."""
+        self.take(client)
+        if client.asked is None:
+            client.asked, client.is_lost = self.send(client), is_lost
+            self.take(client)
+
+    def take(self, client: Client) -> None:
+        """Hear the answer, if it is there."""
+        request_id = client.asked
+        if request_id is None or request_id not in self.world.answers:
+            return
+        client.asked = None
+        if client.is_lost:
             client.says_all = True
         else:
             self.hear(client, request_id)
 
-    def send(self, client: Client) -> int:
+    def send(self, client: Client) -> RequestId:
         says_all = client.says_all or client.epoch == 0
         client.says_all = False
         return self.world.share_beat(client.member_id, client.epoch, topics=client.topics if says_all else None)
 
-    def hear(self, client: Client, request_id: int) -> None:
-        outcome = self.world.answers[request_id]  # type: ignore[index]
+    def hear(self, client: Client, request_id: RequestId) -> None:
+        outcome = self.world.answers[request_id]
         if isinstance(outcome, KafkaError):
             assert outcome.code in (*REJOIN, Code.GROUP_MAX_SIZE_REACHED, Code.NOT_COORDINATOR), outcome
             client.says_all = True

@@ -146,7 +146,9 @@ def test_states_that_no_record_holds_are_not_asked_for(monkeypatch: pytest.Monke
             world.drive()
     assert not world.pending, "they would be asked for without end"
     world.share_on("a")
-    assert world.reads("a") == {"t": set(range(200))}, "what is begun is read all the same"
+    (read,) = world.reads("a").values()
+    assert read == set(range(len(read)))
+    assert 200 < len(read) < 300, "as many as one record holds"
 
 
 # Begin elsewhere.

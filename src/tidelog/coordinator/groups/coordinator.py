@@ -318,9 +318,8 @@ class GroupCoordinator:
         """Answered with a `DeletableGroupResult`."""
 
         def delete(at: Moment) -> None:
-            share_group = self.share_groups.groups.get(group_id)
-            if share_group is not None:
-                self.share_groups.offsets.on_delete_group(request_id, share_group)
+            if group_id in self.share_groups.groups:
+                self.share_groups.offsets.on_delete_group(request_id, group_id, at)
                 return
             group = self.groups.get(group_id)
             offsets.on_delete_group(self._journal, group, group_id, request_id)
@@ -356,7 +355,7 @@ class GroupCoordinator:
 
     def on_sent(self, send_id: SendId, outcome: object, *, now_ms: int, wall_ms: int) -> None:
         """Share coordinators answered: share groups alone send something."""
-        self.share_groups.on_sent(send_id, outcome)
+        self.share_groups.on_sent(send_id, outcome, now_ms=now_ms, wall_ms=wall_ms)
 
     def on_committed(self, end_offset: Offset) -> None:
         """Everything below `end_offset` (exclusive) is there to stay."""

@@ -1,4 +1,4 @@
-"""Records of consumer groups that say very much, made in pieces. Each is as `recorded` would make it.
+"""Records of groups that say very much, made in pieces. Those of consumer groups are as `recorded` would make them.
 
 A member has its target, and what it reads, in one record each, however many topics they are of: Kafka's formats say so.
 What such a record says is kept beside its bytes, so that its writer need not read it to take it in.
@@ -32,7 +32,7 @@ def target_record(group_id: str, member_id: str, target: Assignment, pace: Pace)
     def encoded(part: list[TopicId]) -> KeyValue:
         return recorded.target_record(group_id, member_id, {topic: target[topic] for topic in part})
 
-    key, value = yield from _spliced(encoded, topics, pace)
+    key, value = yield from spliced(encoded, topics, pace)
     return key, recorded.said(value, target)
 
 
@@ -54,10 +54,10 @@ def current_record(group_id: str, member_id: str, current: CurrentAssignment, pa
         )
 
     topics = yield from sorted_topics(current.assigned, pace)
-    key, value = yield from _spliced(encoded_assigned, topics, pace)
+    key, value = yield from spliced(encoded_assigned, topics, pace)
     if current.revoking:
         topics = yield from sorted_topics(current.revoking, pace)
-        _, revoking = yield from _spliced(encoded_revoking, topics, pace)
+        _, revoking = yield from spliced(encoded_revoking, topics, pace)
         _, nothing_assigned = recorded.current_record(group_id, member_id, shortened(nothing, nothing))
         assert nothing_assigned is not None
         kept = len(nothing_assigned) - len(_REVOKES_NOTHING)  # the epochs and the state, and that nothing is assigned
@@ -78,7 +78,7 @@ def pattern_record(group_id: str, pattern: str, matched: MatchedTopics, pace: Pa
             group_id, pattern, MatchedTopics(frozenset(part), matched.version, matched.timestamp_ms)
         )
 
-    key, value = yield from _spliced(encoded, names, pace)
+    key, value = yield from spliced(encoded, names, pace)
     return key, recorded.said(value, matched)
 
 
@@ -88,11 +88,11 @@ def member_record(group_id: str, member_id: str, subscription: ConsumerSubscript
     def encoded(part: list[str]) -> KeyValue:
         return recorded.member_record(group_id, member_id, subscription.with_names(tuple(part)))
 
-    key, value = yield from _spliced(encoded, subscription.topic_names, pace)
+    key, value = yield from spliced(encoded, subscription.topic_names, pace)
     return key, recorded.said(value, subscription)
 
 
-def _spliced(encoded: Callable[[list[T]], KeyValue], elements: Iterable[T], pace: Pace) -> Pieces[tuple[bytes, bytes]]:
+def spliced(encoded: Callable[[list[T]], KeyValue], elements: Iterable[T], pace: Pace) -> Pieces[tuple[bytes, bytes]]:
     """A record with a long array, from records that are the same but for the length of that."""
     rest = list(elements)
     key, empty = encoded([])

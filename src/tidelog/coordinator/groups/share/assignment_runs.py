@@ -1,7 +1,8 @@
 """Target assignments of share groups that take long: made in pieces, one group after the other, between requests.
 
 While one is made, the members of its group stay where they are: half of the targets would be of another assignment.
-Nobody waits for it: a member learns with a later heartbeat what it is to read.
+A piece is done while nothing else is being done about the group. Nobody waits for it: a member learns with a later
+heartbeat what it is to read.
 """
 
 from __future__ import annotations
@@ -13,22 +14,24 @@ from tidelog.coordinator.groups.consumer.assignment import Pace, Pieces
 from tidelog.coordinator.groups.share import recorded
 from tidelog.coordinator.groups.share.group import PARTITION_BYTES, ShareGroup
 from tidelog.coordinator.groups.share.group_change import assigned
+from tidelog.coordinator.groups.share.group_work import GroupWork
 from tidelog.coordinator.groups.share.share_journal import ShareJournal
 from tidelog.journal import KeyValue, Moment
 
 logger = logging.getLogger("tidelog.server.groups")
 
-RECORD_WORK = 25
+RECORD_WORK = 50
 """What writing the target of a member takes, in partitions looked at."""
 
 
 class ShareAssignmentRuns:
     """Those of one coordinator, a piece of each in turn."""
 
-    def __init__(self, written: ShareJournal) -> None:
+    def __init__(self, written: ShareJournal, work: GroupWork) -> None:
         self._written = written
+        self._work = work
         self._runs: dict[str, tuple[ShareGroup, Pieces[None]]] = {}
-        self._refused: dict[str, int] = {}  # epochs for which there is no assignment
+        self._refused: dict[str, tuple[ShareGroup, int]] = {}  # epochs for which there is no assignment
         self._at = Moment(0, 0)
 
     @property
@@ -43,7 +46,8 @@ class ShareAssignmentRuns:
 
     def is_refused(self, group: ShareGroup) -> bool:
         """Whether none can be made for the epoch that a group has."""
-        return self._refused.get(group.group_id) == group.epoch
+        refused = self._refused.get(group.group_id)
+        return refused is not None and refused[0] is group and refused[1] == group.epoch
 
     def start(self, group: ShareGroup) -> None:
         """Make the target assignment for the epoch that a group has now."""
@@ -57,6 +61,9 @@ class ShareAssignmentRuns:
         self._at = at
         group_id = next(iter(self._runs))
         group, pieces = self._runs.pop(group_id)
+        if self._work.is_under_way(group_id):
+            self._runs[group_id] = group, pieces
+            return
         if self._written.groups.get(group_id) is not group:
             return
         try:
@@ -64,14 +71,15 @@ class ShareAssignmentRuns:
         except StopIteration:
             return
         except KafkaError as error:
-            self._refuse(group, str(error))
+            self._refuse(group, group.epoch, str(error))
             return
         self._runs[group_id] = group, pieces
 
-    def has_room(self, group: ShareGroup, after: int) -> bool:
+    def has_room(self, group: ShareGroup, epoch: int, after: int) -> bool:
         """Whether what members are to read, and then read, finds room. If not, a group keeps its old assignment.
 
         Args:
+            epoch: of the group, that it is made for.
             after: partitions, each counted for each member that is to read it.
         """
         if self._written.has_room(2 * PARTITION_BYTES * (after - group.target_count)):
@@ -79,6 +87,7 @@ class ShareAssignmentRuns:
         memory = self._written.journal.memory
         self._refuse(
             group,
+            epoch,
             f"an assignment of {after} partitions finds no room beside the {memory.used_bytes} bytes of all groups of "
             f"this node (group.coordinator.memory.bytes is {memory.limit_bytes})",
         )
@@ -89,8 +98,8 @@ class ShareAssignmentRuns:
         self._runs.clear()
         self._refused.clear()
 
-    def _refuse(self, group: ShareGroup, why: str) -> None:
-        self._refused[group.group_id] = group.epoch
+    def _refuse(self, group: ShareGroup, epoch: int, why: str) -> None:
+        self._refused[group.group_id] = group, epoch
         logger.warning("group %s keeps the assignment that it has: %s", group.group_id, why)
 
     def _pieces(self, group: ShareGroup) -> Pieces[None]:
@@ -103,19 +112,21 @@ class ShareAssignmentRuns:
             after += sum(map(len, target.values()))
             if pace.counts(len(target)):
                 yield
-        if not self.has_room(group, after):
+        if not self.has_room(group, epoch, after):
             return
-        records: list[KeyValue] = []
+        made: dict[str, KeyValue] = {}
         for member_id, target in targets.items():
             if member_id in group.subscriptions and group.targets.get(member_id) != target:
-                records.append(recorded.target_record(group_id, member_id, target))
-                if pace.counts(RECORD_WORK + sum(map(len, target.values()))):
-                    self._written.write(group_id, records)  # before others have their turn: a member may leave
-                    records = []
-                    yield
-            elif pace.counts(len(target)):
-                self._written.write(group_id, records)
-                records = []
+                made[member_id] = yield from recorded.target_record(group_id, member_id, target, pace)
+            if pace.counts(RECORD_WORK + len(target)):
+                self._written.write(group_id, _of_members(group, made))
+                made = {}
                 yield
+        records = _of_members(group, made)
         records.append(recorded.target_epoch_record(group_id, epoch, self._at.wall_ms))
         self._written.write(group_id, records)
+
+
+def _of_members(group: ShareGroup, records: dict[str, KeyValue]) -> list[KeyValue]:
+    """The records of those who are members yet: somebody may have left while they were made."""
+    return [record for member_id, record in records.items() if member_id in group.subscriptions]

@@ -9,7 +9,7 @@ from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups.consumer.assignment import Assignment
 from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
 from tidelog.coordinator.groups.share.group import ShareGroup
-from tidelog.coordinator.groups.share.member import NEW_MEMBER, ShareCurrent, ShareSubscription
+from tidelog.coordinator.groups.share.member import NEW_MEMBER, ShareCurrent, ShareSubscription, in_order
 from tidelog.metadata.image import TopicImage
 from tidelog.wire.messages.api_16_list_groups import ListedGroup
 from tidelog.wire.messages.api_77_share_group_describe import (
@@ -63,7 +63,7 @@ class ShareGroupView:
         return ShareGroupDescribeAssignment(
             [
                 ShareGroupDescribePartitions(topic, topics[topic].name, sorted(assigned[topic]))
-                for topic in sorted(assigned)
+                for topic in in_order(assigned)
                 if topic in topics
             ]
         )

@@ -49,6 +49,7 @@ class ShareGroup:
         seen_version: of the metadata in which its topics were looked at last. Not recorded.
         lacks_states: whether there may be partitions to begin with. Not recorded.
         look_ms: when to look whether its states are kept. Not recorded.
+        epoch_step: by how much the group epoch is raised for states that were asked for before. Not recorded.
         lacks_assignment: whether there may be partitions that nobody is to read. Not recorded.
         target_count: the partitions that members are to read, each counted for each of them.
     """
@@ -68,6 +69,7 @@ class ShareGroup:
         self.lacks_states = True
         self.look_ms: int | None = None
         self.lacks_assignment = True
+        self.epoch_step = 1
         self.size_bytes = GROUP_BYTES + 2 * len(group_id)
         self.target_count = 0
         self._has_target_epoch = False

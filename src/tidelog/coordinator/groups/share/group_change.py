@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups.consumer.assignment import AssignableMember, Assignment, Pace, Pieces
@@ -21,7 +22,7 @@ class ShareGroupChange:
     Attributes:
         epoch: the group epoch.
         target_epoch: that the target assignment is made for.
-        states: that the share coordinator is to keep; None if they stay as they are.
+        states_record: of those that the share coordinator is to keep; None if they stay as they are.
     """
 
     def __init__(self, group: ShareGroup, known: KnownTopics) -> None:
@@ -29,7 +30,7 @@ class ShareGroupChange:
         self.epoch = group.epoch
         self.metadata_hash = group.metadata_hash
         self.target_epoch = group.target_epoch
-        self.states: RecordedStates | None = None
+        self.states_record: KeyValue | None = None
         self._known = known
         self._topics_hash: TopicsHash | None = None
         self._member_id = ""
@@ -57,11 +58,11 @@ class ShareGroupChange:
             members.pop(self._member_id, None)
         return members
 
-    def topic_names(self) -> list[str]:
-        """All that members will be subscribed to."""
+    def topic_names(self) -> Iterator[str]:
+        """All that members will be subscribed to. The group stays as it is until the last one is asked for."""
         added, removed = self._other_topics()
         gone = frozenset(removed)
-        return [*(name for name in self.group.topics if name not in gone), *added]
+        return chain((name for name in self.group.topics if name not in gone), added)
 
     def added_topics(self) -> list[str]:
         """Those that nobody was subscribed to before."""
@@ -83,9 +84,13 @@ class ShareGroupChange:
 
     # Epochs.
 
-    def refresh(self) -> bool:
+    def refresh(self, pace: Pace) -> Pieces[bool]:
         """Take the hash of the topics that the group reads. Returns whether it differs."""
         group, known = self.group, self._known
+        if group.topics_hash is None or group.topics_hash.version != known.version:
+            yield from known.look_at(list(group.topics), pace)
+        for names in self._other_topics():
+            yield from known.look_at(names, pace)
         if group.topics_hash is None or group.topics_hash.version != known.version:
             group.topics_hash = known.hash_now(group.topics_hash, group.topics) or known.hash_of(group.topics)
         self._topics_hash = known.hash_with(group.topics_hash, *self._other_topics())
@@ -98,18 +103,19 @@ class ShareGroupChange:
         if self._topics_hash is not None:
             group.topics_hash = self._topics_hash
 
-    def raise_epoch(self) -> None:
+    def raise_epoch(self, by: int = 1) -> None:
         """A new target assignment is wanted, or another epoch for states."""
-        self.epoch = max(self.epoch, self.group.epoch + 1)
+        self.epoch = max(self.epoch, self.group.epoch + by)
 
     # Assignments.
 
     @property
     def weight(self) -> int:
         """About how much work it is to assign: the members with their topics, and the partitions."""
-        partitions = sum(len(one.partitions) for one in self.group.known_states.initialized.values())
+        group = self.group
         names = len(self._subscription.topic_names) if self._subscription is not None else 0
-        return len(self.group.subscriptions) + sum(self.group.topics.values()) + names + partitions
+        names += sum(len(one.topic_names) for one in group.subscriptions.values())
+        return len(group.subscriptions) + names + group.known_states.partition_count
 
     def assigned(self) -> Pieces[dict[str, Assignment]]:
         """What each member is to read."""
@@ -154,7 +160,7 @@ class ShareGroupChange:
 
     # The records.
 
-    def records(self) -> list[KeyValue]:
+    def records(self, pace: Pace) -> Pieces[list[KeyValue]]:
         """All that changes. Any beginning of them, without the rest, leaves a group that goes on from there."""
         group, group_id = self.group, self.group.group_id
         records: list[KeyValue] = []
@@ -162,16 +168,18 @@ class ShareGroupChange:
             records.append(recorded.group_record(group_id, self.epoch, self.metadata_hash))
         if self._subscription is not None:
             if group.subscriptions.get(self._member_id) != self._subscription:
-                records.append(recorded.member_record(group_id, self._member_id, self._subscription))
+                member = yield from recorded.member_record(group_id, self._member_id, self._subscription, pace)
+                records.append(member)
         elif self._member_id:
             records += recorded.member_tombstones(group_id, self._member_id)
-        records += (recorded.target_record(group_id, *one) for one in self._targets.items())
+        for one in self._targets.items():
+            records.append((yield from recorded.target_record(group_id, *one, pace)))
         if self._assigned_at_ms is not None:
             records.append(recorded.target_epoch_record(group_id, self.target_epoch, self._assigned_at_ms))
         if self._current is not None:
-            records.append(recorded.current_record(group_id, self._member_id, self._current))
-        if self.states is not None:
-            records.append(recorded.states_record(group_id, self.states))
+            records.append((yield from recorded.current_record(group_id, self._member_id, self._current, pace)))
+        if self.states_record is not None:
+            records.append(self.states_record)
         return records
 
 
@@ -191,14 +199,19 @@ def assigned(
         if topics is None:
             topics = ids[one.topic_names] = yield from known.ids_in_pieces(one.topic_names, pace)
         assignable[member_id] = AssignableMember(topics, targets.get(member_id, nothing))
-        if pace.counts(1):
+        if pace.counts(4):
             yield
     wanted: set[TopicId] = set()
     for topics in ids.values():
         wanted |= topics
         if pace.counts(len(topics)):
             yield
-    partitions = {topic: one.partitions for topic, one in states.assignable.items() if topic in wanted}
+    partitions: dict[TopicId, frozenset[int]] = {}
+    for topic in states.initialized:
+        if topic in wanted and (some := states.assignable_of(topic)):
+            partitions[topic] = some
+        if pace.counts(2):
+            yield
     return (yield from simple(assignable, partitions))
 
 

@@ -21,15 +21,18 @@ Kafka: `GroupCoordinatorService`, `GroupMetadataManager`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import Offset, PartitionIndex, TopicId
-from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
+from tidelog.coordinator.groups.consumer.assignment import Pace, Pieces
 from tidelog.coordinator.groups.share import recorded
 from tidelog.coordinator.groups.share.group import ShareGroup
+from tidelog.coordinator.groups.share.group_work import GroupWork
 from tidelog.coordinator.groups.share.requests import (
     STATES_ANYWHERE,
     DeleteStates,
@@ -39,8 +42,18 @@ from tidelog.coordinator.groups.share.requests import (
     StateOutcomes,
 )
 from tidelog.coordinator.groups.share.share_journal import ShareJournal
-from tidelog.coordinator.groups.share.states import STATE_BYTES, RecordedStates, StateId, Topics, TopicStates, ids_of
-from tidelog.journal import RequestId, Send, SendId
+from tidelog.coordinator.groups.share.states import (
+    STATE_BYTES,
+    RecordedStates,
+    StateId,
+    Topics,
+    TopicStates,
+    ids_of,
+    partitions_in,
+    record_bytes_of,
+)
+from tidelog.journal import KeyValue, Moment, RequestId, Send, SendId
+from tidelog.metadata.image import MetadataView
 
 logger = logging.getLogger("tidelog.server.groups")
 
@@ -50,6 +63,10 @@ BEGUN_AT_ONCE_MAX = 1_000
 
 NO_STATE_EPOCH = -1
 """A deletion is of states of all epochs."""
+EPOCH_STEP_MAX = 1 << 20
+"""By which the epoch of a group is raised at most: states of a higher one are there, of nobody knows which."""
+TOLD_WORK = 100
+"""What it takes to say a line, in elements looked at."""
 LOOK_INTERVAL_MS = 60_000
 """For which nobody may learn that the states of a group are not kept any more."""
 
@@ -59,14 +76,18 @@ class Missing(NamedTuple):
 
     Attributes:
         was_asked_for: whether one was asked for before: then it takes another epoch.
+        record: that says so; None if there is nothing to begin with.
     """
 
     topics: Topics
     was_asked_for: bool
+    record: KeyValue | None
 
 
-Done = Callable[[StateOutcomes], None]
-"""Told once, what became of each state."""
+NOTHING_MISSING = Missing({}, was_asked_for=False, record=None)
+
+Done = Callable[[StateOutcomes, Pace], Pieces[None]]
+"""Told once, what became of each state. Its last piece answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +98,18 @@ class _Sent:
     done: Done | None
     request_id: RequestId | None
 
+    @property
+    def topic_ids(self) -> Iterator[TopicId]:
+        """Each of them once: those of one topic follow each other."""
+        return (topic_id for topic_id, _ in groupby(self.ids, itemgetter(0)))
+
 
 class GroupStates:
     """Those of all share groups of one coordinator, and what is under way about them."""
 
-    def __init__(self, written: ShareJournal) -> None:
+    def __init__(self, written: ShareJournal, work: GroupWork) -> None:
         self._written = written
+        self._work = work
         self._last_send_id = 0
         self._sent: dict[SendId, _Sent] = {}
         self._beginning: dict[str, dict[StateId, SendId]] = {}
@@ -93,100 +120,125 @@ class GroupStates:
     # Beginning.
 
     def missing(
-        self, group: ShareGroup, names: Iterable[str], known: KnownTopics, states: RecordedStates | None = None
-    ) -> Missing:
+        self,
+        group: ShareGroup,
+        names: Iterable[str],
+        view: MetadataView,
+        pace: Pace,
+        states: RecordedStates | None = None,
+    ) -> Pieces[Missing]:
         """The states of the group's topics that are neither there nor under way, as far as they are begun at once.
 
         Those too that are there, and of which it is not known whether they begin elsewhere: `begin` settles it.
 
         Args:
+            view: the topics of the cluster.
             states: that there are; None for what is recorded.
         """
+        group_id = group.group_id
         states = states or group.known_states
-        beginning = self._beginning.get(group.group_id, {})
-        deleting = self._deleting.get(group.group_id, {})
+        beginning = self._beginning.get(group_id, {})
+        deleting = self._deleting.get(group_id, {})
         topics: dict[TopicId, TopicStates] = {}
-        assignable = states.assignable
         room = BEGUN_AT_ONCE_MAX - len(beginning)
-        is_whole, was_asked_for = True, False
+        memory_room = self._written.bytes_left // (2 * STATE_BYTES)
+        record_room = self._written.record_bytes_left(group_id, states.record_bytes)
+        is_whole, was_asked_for, count, left_out = True, False, 0, 0
         for name in names:
-            topic = known.view.topics_by_name.get(name)
+            if pace.counts(2):
+                yield
+            topic = view.topics_by_name.get(name)
             if topic is None:
                 continue
-            topic_id, count = topic.topic_id, len(topic.partitions)
-            there = assignable.get(topic_id)
-            if there is not None and len(there.partitions) >= count:
+            topic_id, partition_count = topic.topic_id, len(topic.partitions)
+            there = states.assignable_of(topic_id)
+            if len(there) >= partition_count:
                 continue
             if topic_id in deleting or room <= 0:
                 is_whole = False
                 continue
-            lacking = [
-                one
-                for one in range(count)
-                if not (there is not None and one in there.partitions)
-                and (topic_id, PartitionIndex(one)) not in beginning
-            ]
+            lacking = [one for one in range(partition_count) if one not in there]
+            if beginning:
+                lacking = [one for one in lacking if (topic_id, PartitionIndex(one)) not in beginning]
+            if pace.counts(4 + partition_count // 4):
+                yield
             is_whole = is_whole and len(lacking) <= room
-            some = frozenset(lacking[:room])
-            room -= len(some)
+            wanted = lacking[:room]
+            some = frozenset(wanted[: max(min(memory_room - count, partitions_in(record_room, name)), 0)])
+            left_out += len(wanted) - len(some)
+            room -= len(wanted)
             if some:
+                count += len(some)
+                record_room -= record_bytes_of(name, len(some))
                 topics[topic_id] = TopicStates(name, some)
                 asked = states.initializing.get(topic_id)
                 was_asked_for = was_asked_for or (asked is not None and not some.isdisjoint(asked.partitions))
         group.lacks_states = bool(topics) or not is_whole
-        count = sum(len(one.partitions) for one in topics.values())
-        if not self._written.has_room(2 * STATE_BYTES * count):
+        if left_out:
+            self._tell_left_out(group, left_out, is_for_memory=memory_room <= count)
+        if not topics:
+            return NOTHING_MISSING
+        begun = yield from states.beginning(topics, pace)
+        record = yield from recorded.states_record(group_id, begun, pace)
+        return Missing(topics, was_asked_for, record)
+
+    def _tell_left_out(self, group: ShareGroup, count: int, *, is_for_memory: bool) -> None:
+        if is_for_memory:
+            group.lacks_states = True
+            memory = self._written.journal.memory
             logger.warning(
                 "group %s: %d partitions more find no room beside the %d bytes of all groups of this node "
                 "(group.coordinator.memory.bytes is %d): it does not read them",
-                *(group.group_id, count, self._written.journal.memory.used_bytes),
-                self._written.journal.memory.limit_bytes,
+                *(group.group_id, count, memory.used_bytes, memory.limit_bytes),
             )
-            return Missing({}, was_asked_for=False)
-        if topics and not self._written.journal.fits(
-            (recorded.states_record(group.group_id, states.beginning(topics)),)
-        ):
+        else:
+            group.lacks_states = False  # until other topics are read
             logger.warning(
                 "group %s: no batch of %d bytes holds %d partitions more: it does not read them. Divide its topics "
                 "between groups, or raise max.message.bytes of __consumer_offsets",
                 *(group.group_id, self._written.journal.batch_size_bytes_max, count),
             )
-            group.lacks_states = False  # until other topics are read
-            return Missing({}, was_asked_for=False)
-        return Missing(topics, was_asked_for)
 
     def begin(
         self,
         group_id: str,
         state_epoch: int,
         topics: Topics,
+        pace: Pace,
         *,
-        starts: Mapping[StateId, Offset | None] | None = None,
+        starts: dict[StateId, Offset | None] | None = None,
         done: Done | None = None,
         request_id: RequestId | None = None,
-    ) -> None:
+    ) -> Pieces[None]:
         """Ask for states that are recorded as `initializing`.
 
         Args:
-            starts: where they begin. None: a leader finds out, and what is there stays.
+            starts: where they begin; nothing is left in it. None: a leader finds out, and what is there stays.
             done: told of the outcome after it was recorded.
             request_id: that is answered then.
         """
-        ids = tuple(ids_of(topics))
-        if starts is None:
-            states = self._written.groups[group_id].known_states
-            there = tuple(one for one in ids if states.is_initialized(*one))
-            if there:
-                sent = _Sent(group_id, there, RaiseStates, done=None, request_id=None)
-                self._note_beginning(sent, self._send(sent, RaiseStates(group_id, state_epoch, there)))
-                left = frozenset(ids).difference(there)
-                ids = tuple(one for one in ids if one in left)
-                if not ids:
-                    return
-            starts = {}
-        sent = _Sent(group_id, ids, InitializeStates, done=done, request_id=request_id)
-        request = InitializeStates(group_id, state_epoch, ids, tuple(starts.get(one) for one in ids))
-        self._note_beginning(sent, self._send(sent, request))
+        ids: list[StateId] = []
+        there: list[StateId] = []
+        states = self._written.groups[group_id].known_states
+        for one in ids_of(topics):
+            is_there = starts is None and states.is_initialized(*one)
+            (there if is_there else ids).append(one)
+            if pace.counts(1):
+                yield
+        if there:
+            sent = _Sent(group_id, tuple(there), RaiseStates, done=None, request_id=None)
+            send_id = yield from self._note_beginning(sent, pace)
+            self._send(send_id, sent, RaiseStates(group_id, state_epoch, sent.ids))
+        if ids:
+            offsets: list[Offset | None] = []
+            for one in ids:
+                offsets.append(None if starts is None else starts.pop(one))
+                if pace.counts(1):
+                    yield
+            sent = _Sent(group_id, tuple(ids), InitializeStates, done=done, request_id=request_id)
+            send_id = yield from self._note_beginning(sent, pace)
+            beginning = InitializeStates(group_id, state_epoch, sent.ids, tuple(offsets))
+            self._send(send_id, sent, beginning)
 
     def is_being_deleted(self, group_id: str, topic_id: TopicId) -> bool:
         """Whether the states of a topic are about to go."""
@@ -194,27 +246,33 @@ class GroupStates:
 
     # Looking for them.
 
-    def look(self, group: ShareGroup, now_ms: int) -> None:
+    def look(self, group: ShareGroup, now_ms: int, pace: Pace) -> Pieces[None]:
         """Ask whether what the group works with is kept, if it is time to."""
         group_id = group.group_id
         if group.look_ms is None:
             group.look_ms = now_ms + LOOK_INTERVAL_MS
-        if now_ms < group.look_ms or group_id in {**self._beginning, **self._deleting, **self._looking}:
+        if now_ms < group.look_ms or any(group_id in one for one in (self._beginning, self._deleting, self._looking)):
             return
         group.look_ms = now_ms + LOOK_INTERVAL_MS
-        ids = tuple(ids_of(group.known_states.assignable))
+        ids: list[StateId] = []
+        states = group.known_states
+        for topic_id in states.initialized:
+            ids += [(topic_id, PartitionIndex(one)) for one in sorted(states.assignable_of(topic_id))]
+            if pace.counts(2 + len(states.initialized[topic_id].partitions) // 4):
+                yield
         if ids:
-            sent = _Sent(group_id, ids, LookForStates, done=None, request_id=None)
-            self._looking[group_id] = self._send(sent, LookForStates(group_id, ids))
+            sent = _Sent(group_id, tuple(ids), LookForStates, done=None, request_id=None)
+            send_id = self._looking[group_id] = self._new_send_id()
+            self._send(send_id, sent, LookForStates(group_id, sent.ids))
 
-    def _on_looked_for(self, send_id: SendId, sent: _Sent, outcomes: StateOutcomes) -> None:
+    def _on_looked_for(self, send_id: SendId, sent: _Sent, outcomes: StateOutcomes, pace: Pace) -> Pieces[None]:
         if self._looking.get(sent.group_id) != send_id:
             return
         del self._looking[sent.group_id]
         group = self._written.groups.get(sent.group_id)
         lost = [one for one, error in zip(sent.ids, outcomes, strict=True) if error is not None and _is_lost(error)]
         if group is not None and lost:
-            self._record_lost(group, lost)
+            yield from self._record_lost(group, lost, pace)
 
     # Deleting.
 
@@ -222,83 +280,111 @@ class GroupStates:
         self,
         group_id: str,
         ids: tuple[StateId, ...],
+        pace: Pace,
         *,
         done: Done | None = None,
         request_id: RequestId | None = None,
-    ) -> None:
+    ) -> Pieces[None]:
         """Delete states of topics that are recorded as `deleting`, once none of the group is being begun."""
         sent = _Sent(group_id, ids, DeleteStates, done=done, request_id=request_id)
         if self._beginning.get(group_id):
+            yield from self._note_deleting(sent, SendId(0), pace)
             self._postponed.setdefault(group_id, []).append(sent)
-            self._note_deleting(sent, SendId(0))
         else:
-            self._send_deletion(sent)
+            yield from self._send_deletion(sent, pace)
 
-    def ids_to_delete(self, states: RecordedStates, topic_ids: Collection[TopicId]) -> tuple[StateId, ...]:
+    def ids_to_delete(
+        self, states: RecordedStates, topic_ids: Iterable[TopicId], pace: Pace
+    ) -> Pieces[tuple[StateId, ...]]:
         """The states that there may be of topics; of one that is no more there is none."""
-        found = []
+        found: list[StateId] = []
         for topic_id in topic_ids:
             partitions = set(states.of_topic(topic_id))
             if topic_id in states.deleting:
                 partitions.update(range(self._written.known.partition_count(topic_id)))
             found += [(topic_id, PartitionIndex(one)) for one in sorted(partitions)]
+            if pace.counts(4 + len(partitions) // 4):
+                yield
         return tuple(found)
 
-    def _note_beginning(self, sent: _Sent, send_id: SendId) -> None:
+    def _note_beginning(self, sent: _Sent, pace: Pace) -> Pieces[SendId]:
+        """Have states be under way. Returns the id of what is to be sent."""
         self._looking.pop(sent.group_id, None)
-        self._beginning.setdefault(sent.group_id, {}).update(dict.fromkeys(sent.ids, send_id))
+        beginning, send_id = self._beginning.setdefault(sent.group_id, {}), self._new_send_id()
+        for one in sent.ids:
+            beginning[one] = send_id
+            if pace.counts(1):
+                yield
+        return send_id
 
-    def _send_deletion(self, sent: _Sent) -> None:
+    def _send_deletion(self, sent: _Sent, pace: Pace) -> Pieces[None]:
         group = self._written.groups.get(sent.group_id)
         epoch = NO_STATE_EPOCH if group is None else group.epoch
-        self._note_deleting(sent, self._send(sent, DeleteStates(sent.group_id, epoch, sent.ids)))
+        send_id = self._new_send_id()
+        yield from self._note_deleting(sent, send_id, pace)
+        self._send(send_id, sent, DeleteStates(sent.group_id, epoch, sent.ids))
 
-    def _note_deleting(self, sent: _Sent, send_id: SendId) -> None:
+    def _note_deleting(self, sent: _Sent, send_id: SendId, pace: Pace) -> Pieces[None]:
         self._looking.pop(sent.group_id, None)
         topics = self._deleting.setdefault(sent.group_id, {})
-        topics.update((topic_id, send_id) for topic_id, _ in sent.ids)
+        for topic_id in sent.topic_ids:
+            topics[topic_id] = send_id
+            if pace.counts(1):
+                yield
 
     # What happens.
 
-    def start(self) -> None:
+    def start(self, at: Moment) -> None:
         """The coordinator became active: an earlier leader may have left deletions undone."""
         for group in list(self._written.groups.values()):
-            states = group.known_states
-            if states.deleting and self._written.topics is not None:
-                ids = self.ids_to_delete(group.known_states, states.deleting)
-                if ids:
-                    self.delete(group.group_id, ids)
+            if group.known_states.deleting and self._written.topics is not None:
+                self._work.do(group.group_id, self._delete_again(group), at)
 
-    def on_topics_deleted(self, topic_ids: Collection[TopicId]) -> None:
+    def _delete_again(self, group: ShareGroup) -> Pieces[None]:
+        states = group.known_states
+        ids = yield from self.ids_to_delete(states, states.deleting, Pace())
+        if ids:
+            yield from self.delete(group.group_id, ids, Pace())
+
+    def on_topics_deleted(self, topic_ids: Collection[TopicId], at: Moment) -> None:
         """Share coordinators delete the states of topics that are no more by themselves."""
         gone = frozenset(topic_ids)
-        for group in list(self._written.groups.values()):
-            states = group.known_states
-            if not gone.isdisjoint(states.topic_ids):
-                self._record(group, states.without(gone))
+        for group_id in list({**self._written.groups, **dict.fromkeys(self._work.group_ids)}):
+            group = self._written.groups.get(group_id)
+            if self._work.is_under_way(group_id) or (group is not None and _has_any(group.known_states, gone)):
+                self._work.do(group_id, self._forget(group_id, gone), at)
 
-    def on_topics(self, known: Mapping[TopicId, object]) -> None:
+    def _forget(self, group_id: str, gone: frozenset[TopicId]) -> Pieces[None]:
+        group = self._written.groups.get(group_id)
+        if group is not None and _has_any(group.known_states, gone):
+            pace = Pace()
+            yield from self._record(group, (yield from group.known_states.without(gone, pace)), pace)
+
+    def on_topics(self, known: Mapping[TopicId, object], at: Moment) -> None:
         """There are no topics but these."""
         gone = {one for group in self._written.groups.values() for one in group.known_states.topic_ids} - known.keys()
         if gone:
-            self.on_topics_deleted(gone)
+            self.on_topics_deleted(gone, at)
 
-    def on_sent(self, send_id: SendId, outcome: object) -> None:
+    def on_sent(self, send_id: SendId, outcome: object, at: Moment) -> None:
         """The share coordinators answered: for each state why it was not done, or None."""
         sent = self._sent.pop(send_id, None)
-        if sent is None:
-            return
+        if sent is not None:
+            self._work.do(sent.group_id, self._on_sent(send_id, sent, outcome), at, sent.request_id)
+
+    def _on_sent(self, send_id: SendId, sent: _Sent, outcome: object) -> Pieces[None]:
+        pace = Pace()
         outcomes: StateOutcomes = (
             (outcome,) * len(sent.ids) if isinstance(outcome, KafkaError) else tuple(outcome)  # type: ignore[arg-type]
         )
         if sent.what is DeleteStates:
-            self._on_deleted(send_id, sent, outcomes)
+            yield from self._on_deleted(send_id, sent, outcomes, pace)
         elif sent.what is LookForStates:
-            self._on_looked_for(send_id, sent, outcomes)
+            yield from self._on_looked_for(send_id, sent, outcomes, pace)
         else:
-            self._on_begun(send_id, sent, outcomes)
+            yield from self._on_begun(send_id, sent, outcomes, pace)
         if sent.done is not None:
-            sent.done(outcomes)
+            yield from sent.done(outcomes, pace)
 
     def release(self, error: KafkaError) -> None:
         """The coordinator resigned: whoever waits is told `error`."""
@@ -313,52 +399,67 @@ class GroupStates:
 
     # How.
 
-    def _on_begun(self, send_id: SendId, sent: _Sent, outcomes: StateOutcomes) -> None:
+    def _on_begun(self, send_id: SendId, sent: _Sent, outcomes: StateOutcomes, pace: Pace) -> Pieces[None]:
         beginning = self._beginning.get(sent.group_id, {})
         begun: list[StateId] = []
         refused: list[StateId] = []
         lost: list[StateId] = []
+        failed: KafkaError | None = None
+        is_fenced = False
         for state_id, error in zip(sent.ids, outcomes, strict=True):
+            if pace.counts(2):
+                yield
+            failed = error or failed
             if beginning.get(state_id) != send_id:
                 continue  # it was asked for anew since
             del beginning[state_id]
             if error is None:
                 begun.append(state_id)
-            elif sent.what is RaiseStates:
+                continue
+            is_fenced = is_fenced or error.code == Code.FENCED_STATE_EPOCH
+            if sent.what is RaiseStates:
                 if _is_lost(error):
                     lost.append(state_id)
             elif not _may_be_begun(error):
                 refused.append(state_id)
-            if error is not None:
-                logger.info("group %s: %s is not begun: %s", sent.group_id, state_id, error)
+            logger.info("group %s: %s is not begun: %s", sent.group_id, state_id, error)
         if not beginning:
             self._beginning.pop(sent.group_id, None)
         group = self._written.groups.get(sent.group_id)
-        if group is not None and any(error is not None for error in outcomes):
-            group.lacks_states = True  # heartbeats have looked away while it was under way
-        if group is not None and lost:
-            self._record_lost(group, lost)
-        if group is not None and (begun or refused):
-            self._record_begun(group, begun, refused)
+        if group is not None:
+            group.epoch_step = min(2 * group.epoch_step, EPOCH_STEP_MAX) if is_fenced else 1
+            if failed is not None:
+                group.lacks_states = True  # heartbeats have looked away while it was under way
+            if lost:
+                yield from self._record_lost(group, lost, pace)
+            if begun or refused:
+                yield from self._record_begun(group, begun, refused, pace)
         if sent.group_id not in self._beginning:
-            for one in self._postponed.pop(sent.group_id, ()):
-                self._send_deletion(one)
+            postponed = self._postponed.get(sent.group_id, [])
+            while postponed:
+                yield from self._send_deletion(postponed[0], pace)
+                del postponed[0]
+            self._postponed.pop(sent.group_id, None)
 
-    def _record_begun(self, group: ShareGroup, begun: Collection[StateId], refused: Collection[StateId]) -> None:
+    def _record_begun(
+        self, group: ShareGroup, begun: Collection[StateId], refused: Collection[StateId], pace: Pace
+    ) -> Pieces[None]:
         """Record what is there, and begin with what was too much to begin with at once."""
-        states = group.known_states.begun(begun).not_begun(refused)
+        states = yield from group.known_states.begun(begun, pace)
+        if refused:
+            states = yield from states.not_begun(refused, pace)
         if states == group.known_states:
             return
-        known, more = self._written.topics, Missing({}, was_asked_for=False)
-        may_go_on = begun and not refused and group.group_id not in {**self._beginning, **self._postponed}
+        group_id, known, more = group.group_id, self._written.topics, NOTHING_MISSING
+        may_go_on = begun and not refused and group_id not in self._beginning and group_id not in self._postponed
         if known is not None and may_go_on:
-            more = self.missing(group, group.topics, known, states)
-        if more.topics and not more.was_asked_for and self._record(group, states.beginning(more.topics)):
-            self.begin(group.group_id, group.epoch, more.topics)
+            more = yield from self.missing(group, list(group.topics), known.view, pace, states)
+        if more.record is not None and not more.was_asked_for and self._write(group, more.record):
+            yield from self.begin(group_id, group.epoch, more.topics, pace)
         else:
-            self._record(group, states)
+            yield from self._record(group, states, pace)
 
-    def _record_lost(self, group: ShareGroup, ids: Collection[StateId]) -> None:
+    def _record_lost(self, group: ShareGroup, ids: Collection[StateId], pace: Pace) -> Pieces[None]:
         """States that the group works with are not kept any more: it begins anew there, with the next heartbeat."""
         states = group.known_states
         for topic_id, partition in ids:
@@ -370,45 +471,65 @@ class GroupStates:
                     "members and reset its offsets",
                     *(group.group_id, there.name, partition),
                 )
-        self._record(group, states.lost(ids))
+            if pace.counts(TOLD_WORK):
+                yield
+        yield from self._record(group, (yield from states.lost(ids, pace)), pace)
 
-    def _on_deleted(self, send_id: SendId, sent: _Sent, outcomes: StateOutcomes) -> None:
+    def _on_deleted(self, send_id: SendId, sent: _Sent, outcomes: StateOutcomes, pace: Pace) -> Pieces[None]:
         deleting = self._deleting.get(sent.group_id, {})
-        failed = {
-            topic_id
-            for (topic_id, _), error in zip(sent.ids, outcomes, strict=True)
-            if error is not None and not is_of_no_topic(error)
-        }
-        gone: set[TopicId] = set()
-        for topic_id in dict(sent.ids):
+        failed: set[TopicId] = set()
+        for (topic_id, _), error in zip(sent.ids, outcomes, strict=True):
+            if error is not None and not is_of_no_topic(error):
+                failed.add(topic_id)
+            if pace.counts(1):
+                yield
+        gone: list[TopicId] = []
+        for topic_id in sent.topic_ids:
             if deleting.get(topic_id) == send_id:
                 del deleting[topic_id]
                 if topic_id not in failed:
-                    gone.add(topic_id)
+                    gone.append(topic_id)
+            if pace.counts(1):
+                yield
         if not deleting:
             self._deleting.pop(sent.group_id, None)
         group = self._written.groups.get(sent.group_id)
         if group is None:
             return
         group.lacks_states = True
-        left = gone.intersection(group.known_states.deleting)
+        left: list[TopicId] = []
+        for one in gone:
+            if one in group.known_states.deleting:
+                left.append(one)
+            if pace.counts(1):
+                yield
         if left:
-            self._record(group, group.known_states.without(left))
+            yield from self._record(group, (yield from group.known_states.without(left, pace)), pace)
 
-    def _record(self, group: ShareGroup, states: RecordedStates) -> bool:
+    def _record(self, group: ShareGroup, states: RecordedStates, pace: Pace) -> Pieces[None]:
+        self._write(group, (yield from recorded.states_record(group.group_id, states, pace)))
+
+    def _write(self, group: ShareGroup, record: KeyValue) -> bool:
         try:
-            self._written.write(group.group_id, (recorded.states_record(group.group_id, states),))
+            self._written.write(group.group_id, (record,))
         except KafkaError as error:
             logger.warning("%s", error)
             return False
         return True
 
-    def _send(self, sent: _Sent, request: InitializeStates | RaiseStates | LookForStates | DeleteStates) -> SendId:
+    def _new_send_id(self) -> SendId:
         self._last_send_id += 1
-        send_id = SendId(self._last_send_id)
+        return SendId(self._last_send_id)
+
+    def _send(
+        self, send_id: SendId, sent: _Sent, request: InitializeStates | RaiseStates | LookForStates | DeleteStates
+    ) -> None:
         self._sent[send_id] = sent
         self._written.journal.send(Send(send_id, STATES_ANYWHERE, request))
-        return send_id
+
+
+def _has_any(states: RecordedStates, topic_ids: Iterable[TopicId]) -> bool:
+    return any(map(states.has, topic_ids))
 
 
 def _may_be_begun(error: KafkaError) -> bool:

@@ -16,7 +16,7 @@ JOIN_MEMBER_EPOCH = 0
 LEAVE_MEMBER_EPOCH = -1
 
 TOPIC_NAMES_MAX = 2_000
-"""That one member may name: what is done with them in one step takes a few milliseconds. Kafka has no such bound."""
+"""That one member may name: names are sorted in one step, and records hold them all. Kafka has no such bound."""
 
 
 def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups.consumer.assignment import Assignment
@@ -102,8 +103,13 @@ def target_of(value: ShareGroupTargetAssignmentMemberValue) -> Assignment:
     return _assigned(value.topic_partitions)
 
 
+def in_order(topics: Iterable[TopicId]) -> list[TopicId]:
+    """Topics by their ids, which are compared as numbers: that is much faster."""
+    return sorted(topics, key=attrgetter("int"))
+
+
 def _recorded(assignment: Assignment) -> list[TargetAssignmentPartitions]:
-    return [TargetAssignmentPartitions(topic, sorted(assignment[topic])) for topic in sorted(assignment)]
+    return [TargetAssignmentPartitions(topic, sorted(assignment[topic])) for topic in in_order(assignment)]
 
 
 def _assigned(recorded: Iterable[TargetAssignmentPartitions]) -> Assignment:

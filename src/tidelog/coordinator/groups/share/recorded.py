@@ -6,10 +6,14 @@ nothing that counts. Kafka: `GroupCoordinatorRecordHelpers`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Any, TypeVar, cast
 
-from tidelog.coordinator.groups.consumer.assignment import Assignment
+from tidelog.base.ids import TopicId
+from tidelog.coordinator.groups.consumer.assignment import Assignment, Pace, Pieces
+from tidelog.coordinator.groups.consumer.long_records import spliced
 from tidelog.coordinator.groups.consumer.recorded import Said, said
 from tidelog.coordinator.groups.group_record_types import GroupRecordKey, GroupRecordType, MemberRecordKey
 from tidelog.coordinator.groups.share.group import ShareGroup
@@ -17,23 +21,38 @@ from tidelog.coordinator.groups.share.member import (
     ShareCurrent,
     ShareSubscription,
     current_of,
+    in_order,
     subscription_of,
     target_of,
     target_value,
 )
-from tidelog.coordinator.groups.share.states import RecordedStates, states_of
+from tidelog.coordinator.groups.share.states import (
+    PARTITIONS_PER_TOPIC_WORK,
+    RecordedStates,
+    recorded_topics,
+    states_of,
+)
 from tidelog.coordinator.groups.share_group_records import (
     ShareGroupCurrentMemberAssignmentValue,
     ShareGroupMemberMetadataValue,
     ShareGroupMetadataValue,
     ShareGroupStatePartitionMetadataValue,
+    ShareGroupStateTopic,
     ShareGroupTargetAssignmentMemberValue,
     ShareGroupTargetAssignmentMetadataValue,
 )
 from tidelog.journal import KeyValue
 from tidelog.journal.versioned_records import decode_key, decode_value, encode_key, encode_value, record_type
+from tidelog.wire.primitives import uvarint
 
 VERSION = 0
+ARRAYS = ("initializing_topics", "initialized_topics", "deleting_topics")
+TOPICS_AT_ONCE = 100
+"""Of the states of a group, encoded in one go."""
+TOPIC_WORK = 6
+"""What one of them takes, in elements looked at."""
+
+T = TypeVar("T")
 
 _GROUP = GroupRecordType.SHARE_GROUP_METADATA
 _MEMBER = GroupRecordType.SHARE_GROUP_MEMBER_METADATA
@@ -56,9 +75,15 @@ def group_record(group_id: str, epoch: int, metadata_hash: int) -> KeyValue:
     )
 
 
-def member_record(group_id: str, member_id: str, subscription: ShareSubscription) -> KeyValue:
+def member_record(group_id: str, member_id: str, subscription: ShareSubscription, pace: Pace) -> Pieces[KeyValue]:
     """What a member wants."""
-    return _member_key(_MEMBER, group_id, member_id), said(encode_value(subscription.value(), VERSION), subscription)
+
+    def encoded(names: list[str]) -> KeyValue:
+        value = replace(subscription, topic_names=tuple(names)).value()
+        return _member_key(_MEMBER, group_id, member_id), encode_value(value, VERSION)
+
+    key, value = yield from _long(encoded, list(subscription.topic_names), pace)
+    return key, said(value, subscription)
 
 
 def target_epoch_record(group_id: str, target_epoch: int, assigned_at_ms: int) -> KeyValue:
@@ -67,19 +92,71 @@ def target_epoch_record(group_id: str, target_epoch: int, assigned_at_ms: int) -
     return _group_key(_TARGET_EPOCH, group_id), encode_value(value, VERSION)
 
 
-def target_record(group_id: str, member_id: str, target: Assignment) -> KeyValue:
+def target_record(group_id: str, member_id: str, target: Assignment, pace: Pace) -> Pieces[KeyValue]:
     """What a member is to read."""
-    return _member_key(_TARGET, group_id, member_id), said(encode_value(target_value(target), VERSION), target)
+
+    def encoded(topics: list[TopicId]) -> KeyValue:
+        value = target_value({topic: target[topic] for topic in topics})
+        return _member_key(_TARGET, group_id, member_id), encode_value(value, VERSION)
+
+    key, value = yield from _long(encoded, in_order(target), pace)
+    return key, said(value, target)
 
 
-def current_record(group_id: str, member_id: str, current: ShareCurrent) -> KeyValue:
+def current_record(group_id: str, member_id: str, current: ShareCurrent, pace: Pace) -> Pieces[KeyValue]:
     """What a member reads."""
-    return _member_key(_CURRENT, group_id, member_id), said(encode_value(current.value(), VERSION), current)
+
+    def encoded(topics: list[TopicId]) -> KeyValue:
+        value = replace(current, assigned={topic: current.assigned[topic] for topic in topics}).value()
+        return _member_key(_CURRENT, group_id, member_id), encode_value(value, VERSION)
+
+    key, value = yield from _long(encoded, in_order(current.assigned), pace)
+    return key, said(value, current)
 
 
-def states_record(group_id: str, states: RecordedStates) -> KeyValue:
-    """The partitions that the group may read."""
-    return _group_key(_STATES, group_id), said(encode_value(states.value(), VERSION), states)
+def _long(encoded: Callable[[list[T]], KeyValue], elements: list[T], pace: Pace) -> Pieces[tuple[bytes, bytes]]:
+    """A record that may say much."""
+    if len(elements) > TOPICS_AT_ONCE:
+        return (yield from spliced(encoded, elements, pace))
+    key, value = encoded(elements)
+    assert value is not None
+    if pace.counts(TOPIC_WORK * len(elements)):
+        yield
+    return key, value
+
+
+def states_record(group_id: str, states: RecordedStates, pace: Pace) -> Pieces[KeyValue]:
+    """The partitions that the group may read. However many topics they are of, that is one record, as Kafka has it."""
+    initializing = yield from _array(recorded_topics, states.initializing, "initializing_topics", pace)
+    initialized = yield from _array(recorded_topics, states.initialized, "initialized_topics", pace)
+    deleting = yield from _array(_deleting_topics, states.deleting, "deleting_topics", pace)
+    value = b"".join((_NO_STATES[:2], *initializing, *initialized, *deleting, _NO_STATES[-1:]))
+    return _group_key(_STATES, group_id), said(value, states)
+
+
+_NO_STATES = b"\x00\x00\x01\x01\x01\x00"
+"""The value of a group without states: its version, three arrays without elements, no tagged fields."""
+
+
+def _deleting_topics(topics: Iterable[tuple[TopicId, str]]) -> list[ShareGroupStateTopic]:
+    return [ShareGroupStateTopic(topic_id, name) for topic_id, name in topics]
+
+
+def _array(
+    made: Callable[[Iterable[tuple[TopicId, T]]], list[Any]], topics: Mapping[TopicId, T], name: str, pace: Pace
+) -> Pieces[list[bytes]]:
+    """One of the arrays of the value, from values that hold a part of it and nothing else."""
+    parts = [uvarint(len(topics) + 1)]
+    at = 2 + ARRAYS.index(name)
+    rest = iter(topics.items())
+    while some := list(islice(rest, TOPICS_AT_ONCE)):
+        elements = made(some)
+        value = encode_value(ShareGroupStatePartitionMetadataValue(**{name: elements}), VERSION)
+        parts.append(value[at + len(uvarint(len(some) + 1)) : at - len(_NO_STATES) + 1])
+        partitions = sum(len(getattr(one, "partitions", ())) for one in elements)
+        if pace.counts(TOPIC_WORK * len(some) + partitions // PARTITIONS_PER_TOPIC_WORK):
+            yield
+    return parts
 
 
 def member_tombstones(group_id: str, member_id: str) -> tuple[KeyValue, ...]:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import TopicId
 from tidelog.coordinator.deadlines import Alarm, Cause
-from tidelog.coordinator.groups.consumer.assignment import finished
+from tidelog.coordinator.groups.consumer.assignment import Pace, Pieces, finished
 from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
 from tidelog.coordinator.groups.group import Group
 from tidelog.coordinator.groups.group_journal import GroupJournal
@@ -27,7 +27,8 @@ from tidelog.coordinator.groups.share.assignment_runs import ShareAssignmentRuns
 from tidelog.coordinator.groups.share.describe_share_groups import viewed
 from tidelog.coordinator.groups.share.group import ShareGroup
 from tidelog.coordinator.groups.share.group_change import ShareGroupChange
-from tidelog.coordinator.groups.share.group_states import GroupStates, Missing
+from tidelog.coordinator.groups.share.group_states import NOTHING_MISSING, GroupStates, Missing
+from tidelog.coordinator.groups.share.group_work import GroupWork
 from tidelog.coordinator.groups.share.heartbeat_checks import (
     JOIN_MEMBER_EPOCH,
     LEAVE_MEMBER_EPOCH,
@@ -36,10 +37,11 @@ from tidelog.coordinator.groups.share.heartbeat_checks import (
     check_size,
     subscription_after,
 )
-from tidelog.coordinator.groups.share.member import ShareCurrent, ShareSubscription
+from tidelog.coordinator.groups.share.member import ShareCurrent, ShareSubscription, in_order
 from tidelog.coordinator.groups.share.settings import ShareGroupSettings
 from tidelog.coordinator.groups.share.share_journal import ShareJournal
 from tidelog.coordinator.groups.share.share_offsets import ShareGroupOffsets
+from tidelog.coordinator.groups.share.states import PARTITIONS_PER_TOPIC_WORK
 from tidelog.journal import Moment, RequestId, SendId
 from tidelog.wire.messages.api_76_share_group_heartbeat import (
     ShareGroupHeartbeatAssignment,
@@ -70,10 +72,11 @@ class ShareGroups:
         self._journal = journal
         self._classic = classic
         self._written = written
-        self._states = GroupStates(written)
-        self._runs = ShareAssignmentRuns(written)
+        self._work = GroupWork(journal)
+        self._states = GroupStates(written, self._work)
+        self._runs = ShareAssignmentRuns(written, self._work)
         self._overrides: Mapping[str, ShareGroupSettings] = {}
-        self.offsets = ShareGroupOffsets(written, self._states, self.is_of_another_kind)
+        self.offsets = ShareGroupOffsets(written, self._states, self._work, self.is_of_another_kind)
 
     @property
     def groups(self) -> dict[str, ShareGroup]:
@@ -83,7 +86,7 @@ class ShareGroups:
     @property
     def next_ms(self) -> int | None:
         """When to call `on_time`: at once, while work is done in pieces; None if there is nothing to do."""
-        return None if self._runs.is_idle else 0
+        return None if self._runs.is_idle and self._work.is_idle else 0
 
     def is_of_another_kind(self, group_id: str) -> bool:
         """Whether an id belongs to a group that is no share group."""
@@ -107,13 +110,10 @@ class ShareGroups:
         def beat(at: Moment) -> None:
             check_heartbeat(request)
             if request.member_epoch == LEAVE_MEMBER_EPOCH:
-                group = self._group(request.group_id)
-                group.member(request.member_id)
-                self._remove(group, request.member_id)
-                answer = ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVE_MEMBER_EPOCH)
-                self._journal.answer(request_id, answer)
+                pieces = self._leave(request_id, request)
             else:
-                self._beat(request_id, request, client_id, client_host, at)
+                pieces = self._beat(request_id, request, client_id, client_host)
+            self._work.do(request.group_id, pieces, at, request_id)
 
         self._journal.run(request_id, now_ms, wall_ms, beat)
 
@@ -150,51 +150,49 @@ class ShareGroups:
         for group in self.groups.values():
             for member_id in group.subscriptions:
                 self._watch(group.group_id, member_id, at)
-        self._states.start()
+        self._states.start(at)
 
     def on_topics_deleted(self, topic_ids: Collection[TopicId], *, now_ms: int, wall_ms: int) -> None:
         """Nothing is kept of topics that are no more."""
         if self._journal.is_active:
-            self._states.on_topics_deleted(topic_ids)
+            self._states.on_topics_deleted(topic_ids, Moment(now_ms, wall_ms))
 
     def on_topics(self, known: Mapping[TopicId, object], *, now_ms: int, wall_ms: int) -> None:
         """There are no topics but these."""
         if self._journal.is_active:
-            self._states.on_topics(known)
+            self._states.on_topics(known, Moment(now_ms, wall_ms))
 
-    def on_sent(self, send_id: SendId, outcome: object) -> None:
+    def on_sent(self, send_id: SendId, outcome: object, *, now_ms: int, wall_ms: int) -> None:
         """The share coordinators answered."""
         if self._journal.is_active:
-            self._states.on_sent(send_id, outcome)
+            self._states.on_sent(send_id, outcome, Moment(now_ms, wall_ms))
 
     def on_due(self, alarm: Alarm, at: Moment) -> None:
         """A member was not heard of: it is out."""
-        group = self.groups.get(alarm.group_id)
-        if group is None or alarm.member_id not in group.subscriptions:
-            return
-        if self._written.topics is None:
-            self._journal.deadlines.set(alarm, at.now_ms + METADATA_WAIT_MS)
-        else:
-            self._remove(group, alarm.member_id)
+        self._work.do(alarm.group_id, self._throw_out(alarm), at)
 
     def on_time(self, at: Moment) -> None:
-        """Assign for a while."""
+        """Do what takes long, and assign, for a while."""
+        self._work.step(at)
         self._runs.step(at)
 
     def release(self, error: KafkaError) -> None:
         """The coordinator resigned: whoever waits is told `error`."""
         self._runs.release()
+        self._work.release(error)
         self._states.release(error)
         self._written.release()
 
     # Heartbeats.
 
     def _beat(
-        self, request_id: RequestId, request: ShareGroupHeartbeatRequest, client_id: str, client_host: str, at: Moment
-    ) -> None:
+        self, request_id: RequestId, request: ShareGroupHeartbeatRequest, client_id: str, client_host: str
+    ) -> Pieces[None]:
+        pace = Pace()
         is_joining = request.member_epoch == JOIN_MEMBER_EPOCH
         group = self._group(request.group_id, is_joining=is_joining)
         group_id, member_id, known = group.group_id, request.member_id, self._written.known
+        version = known.version
         settings = self.settings_of(group_id)
         check_size(group, member_id, settings)
         old = group.subscriptions.get(member_id) if is_joining else group.member(member_id)
@@ -206,26 +204,12 @@ class ShareGroups:
 
         change = ShareGroupChange(group, known)
         change.subscribe(member_id, new)
-        missing = self._raise_epoch(change, old, new, known)
+        missing = yield from self._raise_epoch(change, old, new, known, pace)
+        if pace.counts(len(new.topic_names)):
+            yield
         is_under_way = self._runs.is_under_way(group)
-        is_assigned = is_under_way or self._assign_if_small(change, settings, at)
+        is_assigned = is_under_way or self._assign_if_small(change, settings, self._work.at)
         current = change.stay() if is_under_way else change.move()
-        if missing.topics:
-            change.states = group.known_states.beginning(missing.topics)
-        lacks_states = group.lacks_states
-        self._written.write(group_id, change.records())
-        group = self.groups[group_id]
-        group.lacks_states = lacks_states  # what is new was looked at
-        change.note_hash(group)
-        group.seen_version = known.version
-        if change.epoch > group.target_epoch:
-            group.lacks_assignment = False  # the next assignment is of all that may be assigned then
-        if missing.topics:
-            self._states.begin(group_id, change.epoch, missing.topics)
-        if not is_assigned:
-            self._runs.start(group)
-        self._states.look(group, at.now_ms)
-        self._watch(group_id, member_id, at)
         has_missed = request.member_epoch != before.member_epoch  # our last answer, or it joins
         is_told = has_missed or request.subscribed_topic_names is not None or current.assigned != before.assigned
         answer = ShareGroupHeartbeatResponse(
@@ -234,32 +218,57 @@ class ShareGroups:
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
             assignment=_told(current) if is_told else None,
         )
+        if is_told and pace.counts(2 * len(current.assigned)):
+            yield
+        change.states_record = missing.record
+        records = yield from change.records(pace)
+        if group_id not in self.groups:
+            self._group(group_id, is_joining=is_joining)  # another kind of group may have come meanwhile
+        lacks_states = group.lacks_states
+        self._written.write(group_id, records)
+        group = self.groups[group_id]
+        group.lacks_states = lacks_states  # what is new was looked at
+        change.note_hash(group)
+        group.seen_version = version
+        if change.epoch > group.target_epoch:
+            group.lacks_assignment = False  # the next assignment is of all that may be assigned then
+        if not is_assigned:
+            self._runs.start(group)
+        self._watch(group_id, member_id, self._work.at)
+        if missing.topics:
+            yield from self._states.begin(group_id, change.epoch, missing.topics, pace)
+        yield from self._states.look(group, self._work.at.now_ms, pace)
         self._journal.answer(request_id, answer)
 
     def _raise_epoch(
-        self, change: ShareGroupChange, old: ShareSubscription | None, new: ShareSubscription, known: KnownTopics
-    ) -> Missing:
+        self,
+        change: ShareGroupChange,
+        old: ShareSubscription | None,
+        new: ShareSubscription,
+        known: KnownTopics,
+        pace: Pace,
+    ) -> Pieces[Missing]:
         """Raise the group epoch if somebody wants something else, or may have something else. Returns what is missing.
 
         Kafka looks at the topics likewise, and at each heartbeat at all partitions.
         """
-        group = change.group
+        group, view = change.group, known.view
         is_other = old is None or old.topic_names != new.topic_names
         is_newer = group.seen_version != known.version
-        if is_other or (group.lacks_assignment and _lacks_assignment(group, known)):
+        may_differ = is_newer and known.may_differ(group.topics, group.seen_version)
+        if is_other or (group.lacks_assignment and (yield from _lacks_assignment(group, known, pace))):
             change.raise_epoch()
         else:
             group.lacks_assignment = False
-        may_differ = is_newer and known.may_differ(group.topics, group.seen_version)
-        if (is_other or may_differ) and change.refresh():
+        if (is_other or may_differ) and (yield from change.refresh(pace)):
             change.raise_epoch()
-        missing = Missing({}, was_asked_for=False)
+        missing = NOTHING_MISSING
         if may_differ or group.lacks_states:
-            missing = self._states.missing(group, change.topic_names(), known)
+            missing = yield from self._states.missing(group, change.topic_names(), view, pace)
         elif is_other:
-            missing = self._states.missing(group, change.added_topics(), known)
+            missing = yield from self._states.missing(group, change.added_topics(), view, pace)
         if missing.was_asked_for:
-            change.raise_epoch()
+            change.raise_epoch(group.epoch_step)
         return missing
 
     def _assign_if_small(self, change: ShareGroupChange, settings: ShareGroupSettings, at: Moment) -> bool:
@@ -273,7 +282,7 @@ class ShareGroups:
         if change.weight > AT_ONCE_MAX:
             return False
         assigned = finished(change.assigned())
-        if self._runs.has_room(group, sum(sum(map(len, one.values())) for one in assigned.values())):
+        if self._runs.has_room(group, change.epoch, sum(sum(map(len, one.values())) for one in assigned.values())):
             change.assign(assigned, at.wall_ms)
         return True
 
@@ -299,13 +308,31 @@ class ShareGroups:
 
     # Leaving.
 
-    def _remove(self, group: ShareGroup, member_id: str) -> None:
-        change = ShareGroupChange(group, self._written.known)
+    def _leave(self, request_id: RequestId, request: ShareGroupHeartbeatRequest) -> Pieces[None]:
+        group = self._group(request.group_id)
+        group.member(request.member_id)
+        yield from self._remove(group, request.member_id)
+        answer = ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVE_MEMBER_EPOCH)
+        self._journal.answer(request_id, answer)
+
+    def _throw_out(self, alarm: Alarm) -> Pieces[None]:
+        """The session of a member is over, unless it was heard of while this waited."""
+        group = self.groups.get(alarm.group_id)
+        if group is None or alarm.member_id not in group.subscriptions or alarm in self._journal.deadlines:
+            return
+        if self._written.topics is None:
+            self._journal.deadlines.set(alarm, self._work.at.now_ms + METADATA_WAIT_MS)
+        else:
+            yield from self._remove(group, alarm.member_id)
+
+    def _remove(self, group: ShareGroup, member_id: str) -> Pieces[None]:
+        change, pace = ShareGroupChange(group, self._written.known), Pace()
         change.remove(member_id)
-        change.refresh()
+        yield from change.refresh(pace)
         change.raise_epoch()
+        records = yield from change.records(pace)
         lacks_states = group.lacks_states
-        self._written.write(group.group_id, change.records())
+        self._written.write(group.group_id, records)
         group.lacks_states = lacks_states  # it wants no more than before
         change.note_hash(group)
         self._journal.deadlines.cancel(_session(group.group_id, member_id))
@@ -316,21 +343,27 @@ class ShareGroups:
         self._journal.deadlines.set(_session(group_id, member_id), at.now_ms + timeout_ms)
 
 
-def _lacks_assignment(group: ShareGroup, known: KnownTopics) -> bool:
+def _lacks_assignment(group: ShareGroup, known: KnownTopics, pace: Pace) -> Pieces[bool]:
     """Whether a partition that may be assigned, and that members want, is in nobody's target."""
     targets: dict[TopicId, set[int]] = {}
-    for target in group.targets.values():
+    for target in list(group.targets.values()):
         for topic_id, partitions in target.items():
             targets.setdefault(topic_id, set()).update(partitions)
-    return any(
-        known.name(topic_id) in group.topics and not one.partitions.issubset(targets.get(topic_id, ()))
-        for topic_id, one in group.known_states.assignable.items()
-    )
+            if pace.counts(1 + len(partitions) // PARTITIONS_PER_TOPIC_WORK):
+                yield
+    states = group.known_states
+    for topic_id in states.initialized:
+        is_read = known.name(topic_id) in group.topics
+        if is_read and not states.assignable_of(topic_id).issubset(targets.get(topic_id, ())):
+            return True
+        if pace.counts(2):
+            yield
+    return False
 
 
 def _told(current: ShareCurrent) -> ShareGroupHeartbeatAssignment:
     return ShareGroupHeartbeatAssignment(
-        [ShareGroupHeartbeatPartitions(topic, sorted(current.assigned[topic])) for topic in sorted(current.assigned)]
+        [ShareGroupHeartbeatPartitions(topic, sorted(current.assigned[topic])) for topic in in_order(current.assigned)]
     )
 
 

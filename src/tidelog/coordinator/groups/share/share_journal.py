@@ -10,6 +10,9 @@ from tidelog.coordinator.groups.group_journal import GroupJournal
 from tidelog.coordinator.groups.share.group import ShareGroup
 from tidelog.journal import KeyValue
 
+BATCH_ROOM_BYTES = 128
+"""More than a batch with a record takes, without the name of the group and what the record says."""
+
 
 class ShareJournal:
     """See the module.
@@ -65,6 +68,16 @@ class ShareJournal:
                 f"{journal.batch_size_bytes_max} bytes holds: divide them between groups",
             )
         self.settle_memory()
+
+    @property
+    def bytes_left(self) -> int:
+        """How many bytes more may be kept."""
+        memory = self.journal.memory
+        return max(memory.limit_bytes - memory.used_bytes, 0)
+
+    def record_bytes_left(self, group_id: str, size_bytes: int) -> int:
+        """How many bytes more a batch holds with a record of so many."""
+        return self.journal.batch_size_bytes_max - BATCH_ROOM_BYTES - len(group_id.encode()) - size_bytes
 
     def has_room(self, more_bytes: int) -> bool:
         """Whether that much more may be kept. What takes no more than it did goes on, whatever others have taken."""

@@ -7,16 +7,19 @@ Kafka: `GroupCoordinatorService`, `GroupMetadataManager`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from uuid import UUID
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import Offset, PartitionIndex, TopicId
+from tidelog.coordinator.groups.consumer.assignment import Pace, Pieces
 from tidelog.coordinator.groups.records import NAME_SIZE_BYTES_MAX
 from tidelog.coordinator.groups.share import recorded
 from tidelog.coordinator.groups.share.group import ShareGroup
 from tidelog.coordinator.groups.share.group_states import GroupStates, is_of_no_topic
+from tidelog.coordinator.groups.share.group_work import GroupWork
 from tidelog.coordinator.groups.share.requests import StateOutcomes
 from tidelog.coordinator.groups.share.share_journal import ShareJournal
-from tidelog.coordinator.groups.share.states import RecordedStates, StateId, TopicStates
+from tidelog.coordinator.groups.share.states import RecordedStates, StateId, TopicStates, ids_of
 from tidelog.journal import Moment, RequestId
 from tidelog.wire.messages.api_42_delete_groups import DeletableGroupResult
 from tidelog.wire.messages.api_91_alter_share_group_offsets import (
@@ -32,6 +35,8 @@ from tidelog.wire.messages.api_92_delete_share_group_offsets import (
 )
 from tidelog.wire.primitives import ZERO_UUID
 
+ROW_WORK = 4
+"""What a row of an answer takes, in elements looked at."""
 NOT_KNOWN = -1
 """An offset: the group begins where `share.auto.offset.reset` says."""
 
@@ -43,9 +48,12 @@ class ShareGroupOffsets:
         is_of_another_kind: whether an id belongs to a group that is no share group.
     """
 
-    def __init__(self, written: ShareJournal, states: GroupStates, is_of_another_kind: Callable[[str], bool]) -> None:
+    def __init__(
+        self, written: ShareJournal, states: GroupStates, work: GroupWork, is_of_another_kind: Callable[[str], bool]
+    ) -> None:
         self._written = written
         self._states = states
+        self._work = work
         self._is_of_another_kind = is_of_another_kind
 
     # What is there.
@@ -72,44 +80,66 @@ class ShareGroupOffsets:
         """
 
         def alter(at: Moment) -> None:
-            group = self._empty_group(request.group_id, may_be_new=True)
-            rows, starts = self._altered(group, request)
-            answer = AlterShareGroupOffsetsResponse(responses=rows)
-            if not starts:
-                self._written.journal.answer(request_id, answer)
-                return
-            names = {topic.topic_id: topic.topic_name for topic in rows}
-            partitions: dict[TopicId, set[int]] = {}
-            for topic_id, partition in starts:
-                partitions.setdefault(topic_id, set()).add(partition)
-            topics = {topic_id: TopicStates(names[topic_id], frozenset(its)) for topic_id, its in partitions.items()}
-            epoch, states = group.epoch + 1, group.known_states.beginning(topics)
-            self._check_room(group, states)
-            self._written.write(
-                group.group_id,
-                (
-                    recorded.group_record(group.group_id, epoch, group.metadata_hash),
-                    recorded.states_record(group.group_id, states),
-                ),
-            )
-            ids = tuple((topic_id, PartitionIndex(one)) for topic_id, its in topics.items() for one in sorted(its[1]))
-
-            def done(outcomes: StateOutcomes) -> None:
-                refused = {one: error for one, error in zip(ids, outcomes, strict=True) if error is not None}
-                for topic in rows:
-                    for row in topic.partitions:
-                        error = refused.get((TopicId(topic.topic_id), PartitionIndex(row.partition_index)))
-                        if error is not None and row.error_code == Code.NONE:
-                            row.error_code, row.error_message = error.code.value, str(error)
-                self._written.journal.answer(request_id, answer)
-
-            self._states.begin(group.group_id, epoch, topics, starts=starts, done=done, request_id=request_id)
+            self._work.do(request.group_id, self._alter(request_id, request), at, request_id)
 
         self._written.journal.run(request_id, now_ms, wall_ms, alter)
 
+    def _alter(self, request_id: RequestId, request: AlterShareGroupOffsetsRequest) -> Pieces[None]:
+        pace = Pace()
+        group = self._empty_group(request.group_id, may_be_new=True)
+        group_id = group.group_id
+        rows, starts = yield from self._altered(group, request, pace)
+        answer = AlterShareGroupOffsetsResponse(responses=rows)
+        if not starts:
+            self._written.journal.answer(request_id, answer)
+            return
+        names: dict[UUID, str] = {}
+        for topic in rows:
+            names[topic.topic_id] = topic.topic_name
+            if pace.counts(1):
+                yield
+        partitions: dict[TopicId, set[int]] = {}
+        for topic_id, partition in starts:
+            partitions.setdefault(topic_id, set()).add(partition)
+            if pace.counts(1):
+                yield
+        topics: dict[TopicId, TopicStates] = {}
+        for topic_id in list(partitions):
+            topics[topic_id] = TopicStates(names.pop(topic_id), frozenset(partitions.pop(topic_id)))
+            if pace.counts(2):
+                yield
+        epoch, states = group.epoch + 1, (yield from group.known_states.beginning(topics, pace))
+        record = yield from recorded.states_record(group_id, states, pace)
+        self._empty_group(group_id, may_be_new=True)  # another kind of group may have come meanwhile
+        self._check_room(group, states)
+        self._written.write(group_id, (recorded.group_record(group_id, epoch, group.metadata_hash), record))
+        ids: list[StateId] = []
+        for one in ids_of(topics):
+            ids.append(one)
+            if pace.counts(1):
+                yield
+
+        def done(outcomes: StateOutcomes, pace: Pace) -> Pieces[None]:
+            refused = {}
+            for one, error in zip(ids, outcomes, strict=True):
+                if error is not None:
+                    refused[one] = error
+                if pace.counts(1):
+                    yield
+            for topic in rows if refused else ():
+                for row in topic.partitions:
+                    error = refused.get((TopicId(topic.topic_id), PartitionIndex(row.partition_index)))
+                    if error is not None and row.error_code == Code.NONE:
+                        row.error_code, row.error_message = error.code.value, str(error)
+                    if pace.counts(2):
+                        yield
+            self._written.journal.answer(request_id, answer)
+
+        yield from self._states.begin(group_id, epoch, topics, pace, starts=starts, done=done, request_id=request_id)
+
     def _altered(
-        self, group: ShareGroup, request: AlterShareGroupOffsetsRequest
-    ) -> tuple[list[AlterShareGroupOffsetsResponseTopic], dict[StateId, Offset | None]]:
+        self, group: ShareGroup, request: AlterShareGroupOffsetsRequest, pace: Pace
+    ) -> Pieces[tuple[list[AlterShareGroupOffsetsResponseTopic], dict[StateId, Offset | None]]]:
         """The rows of an answer, and where the group is to begin."""
         topics_by_name = self._written.known.view.topics_by_name
         starts: dict[StateId, Offset | None] = {}
@@ -141,6 +171,8 @@ class ShareGroupOffsets:
                         error_message=None if error is None else str(error),
                     )
                 )
+                if pace.counts(ROW_WORK):
+                    yield
         return rows, starts
 
     # Forget topics.
@@ -151,37 +183,45 @@ class ShareGroupOffsets:
         """Answered with a `DeleteShareGroupOffsetsResponse`."""
 
         def delete(at: Moment) -> None:
-            group = self._empty_group(request.group_id)
-            rows, topics = self._deletable(group, request)
-            answer = DeleteShareGroupOffsetsResponse(responses=rows)
-            ids = self._begin_deletion(group, topics)
-
-            def done(outcomes: StateOutcomes) -> None:
-                refused = _refused(ids, outcomes)
-                for row in rows:
-                    error = refused.get(TopicId(row.topic_id))
-                    if error is not None and row.error_code == Code.NONE:
-                        row.error_code, row.error_message = error.code.value, str(error)
-                self._written.journal.answer(request_id, answer)
-
-            if ids:
-                self._states.delete(group.group_id, ids, done=done, request_id=request_id)
-            else:
-                done(())
+            self._work.do(request.group_id, self._delete(request_id, request), at, request_id)
 
         self._written.journal.run(request_id, now_ms, wall_ms, delete)
 
+    def _delete(self, request_id: RequestId, request: DeleteShareGroupOffsetsRequest) -> Pieces[None]:
+        pace = Pace()
+        group = self._empty_group(request.group_id)
+        rows, topics = yield from self._deletable(group, request, pace)
+        answer = DeleteShareGroupOffsetsResponse(responses=rows)
+        ids = yield from self._begin_deletion(group, topics, pace)
+
+        def done(outcomes: StateOutcomes, pace: Pace) -> Pieces[None]:
+            refused = yield from _refused(ids, outcomes, pace)
+            for row in rows if refused else ():
+                error = refused.get(TopicId(row.topic_id))
+                if error is not None and row.error_code == Code.NONE:
+                    row.error_code, row.error_message = error.code.value, str(error)
+                if pace.counts(2):
+                    yield
+            self._written.journal.answer(request_id, answer)
+
+        if ids:
+            yield from self._states.delete(group.group_id, ids, pace, done=done, request_id=request_id)
+        else:
+            yield from done((), pace)
+
     def _deletable(
-        self, group: ShareGroup, request: DeleteShareGroupOffsetsRequest
-    ) -> tuple[list[DeleteShareGroupOffsetsResponseTopic], dict[TopicId, str]]:
+        self, group: ShareGroup, request: DeleteShareGroupOffsetsRequest, pace: Pace
+    ) -> Pieces[tuple[list[DeleteShareGroupOffsetsResponseTopic], dict[TopicId, str]]]:
         """The rows of an answer, and the topics of which there is something to forget."""
         topics: dict[TopicId, str] = {}
         rows = []
-        topics_by_name, there = self._written.known.view.topics_by_name, group.known_states.topic_ids
+        topics_by_name, there = self._written.known.view.topics_by_name, group.known_states
         for one in request.topics:
+            if pace.counts(ROW_WORK):
+                yield
             name = one.topic_name
             image = topics_by_name.get(name)
-            if image is not None and image.topic_id in there:
+            if image is not None and there.has(image.topic_id):
                 topics[image.topic_id] = name
                 rows.append(DeleteShareGroupOffsetsResponseTopic(topic_name=name, topic_id=image.topic_id))
                 continue
@@ -200,49 +240,63 @@ class ShareGroupOffsets:
 
     # Forget a group.
 
-    def on_delete_group(self, request_id: RequestId, group: ShareGroup) -> None:
+    def on_delete_group(self, request_id: RequestId, group_id: str, at: Moment) -> None:
         """Answered with a `DeletableGroupResult`, once nothing is kept of it anywhere.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP.
         """
-        group_id = group.group_id
-        _check_empty(group)
-        states = group.known_states
-        names = {
-            topic_id: one.name for part in (states.initializing, states.initialized) for topic_id, one in part.items()
-        }
-        ids = self._begin_deletion(group, {**states.deleting, **names})
+        self._work.do(group_id, self._delete_group(request_id, group_id), at, request_id)
 
-        def done(outcomes: StateOutcomes) -> None:
+    def _delete_group(self, request_id: RequestId, group_id: str) -> Pieces[None]:
+        pace, group = Pace(), self._empty_group(group_id)
+        states = group.known_states
+        topics = dict(states.deleting)
+        for part in (states.initializing, states.initialized):
+            for topic_id, one in part.items():
+                topics[topic_id] = one.name
+                if pace.counts(1):
+                    yield
+        ids = yield from self._begin_deletion(group, topics, pace)
+
+        def done(outcomes: StateOutcomes, pace: Pace) -> Pieces[None]:
             journal = self._written.journal
-            refused = _refused(ids, outcomes)
+            refused = yield from _refused(ids, outcomes, pace)
             left = self._written.groups.get(group_id)
             if refused:
                 journal.answer(request_id, next(iter(refused.values())))
-            elif left is not None and left.subscriptions:
+                return
+            if left is None:
+                journal.answer(request_id, DeletableGroupResult(group_id))
+                return
+            if left.subscriptions:
                 journal.answer(request_id, _non_empty(left))
-            elif left is not None and self._states.ids_to_delete(left.known_states, left.known_states.topic_ids):
-                self.on_delete_group(request_id, left)  # more was begun meanwhile
+                return
+            kept = left.known_states
+            topic_ids = (*kept.initializing, *kept.initialized, *kept.deleting)
+            if (yield from self._states.ids_to_delete(kept, topic_ids, pace)):
+                yield from self._delete_group(request_id, group_id)  # more was begun meanwhile
             else:
-                if left is not None:
-                    journal.write_in_parts(tuple(recorded.group_tombstones(left)))
-                    self._written.settle_memory()
+                journal.write_in_parts(tuple(recorded.group_tombstones(left)))
+                self._written.settle_memory()
                 journal.answer(request_id, DeletableGroupResult(group_id))
 
         if ids:
-            self._states.delete(group_id, ids, done=done, request_id=request_id)
+            yield from self._states.delete(group_id, ids, pace, done=done, request_id=request_id)
         else:
-            done(())
+            yield from done((), pace)
 
     # How.
 
-    def _begin_deletion(self, group: ShareGroup, topics: Mapping[TopicId, str]) -> tuple[StateId, ...]:
+    def _begin_deletion(
+        self, group: ShareGroup, topics: Mapping[TopicId, str], pace: Pace
+    ) -> Pieces[tuple[StateId, ...]]:
         """Record that what there is of topics is to go. Returns the states."""
-        ids = self._states.ids_to_delete(group.known_states, topics)
-        states = group.known_states.ending(topics)
+        ids = yield from self._states.ids_to_delete(group.known_states, topics, pace)
+        states = yield from group.known_states.ending(topics, pace)
         if ids and states != group.known_states:
-            self._written.write(group.group_id, (recorded.states_record(group.group_id, states),))
+            record = yield from recorded.states_record(group.group_id, states, pace)
+            self._written.write(group.group_id, (record,))
         return ids
 
     def _check_room(self, group: ShareGroup, states: RecordedStates) -> None:
@@ -282,10 +336,12 @@ def _non_empty(group: ShareGroup) -> KafkaError:
     return refusal(Code.NON_EMPTY_GROUP, f"group {group.group_id!r} is {group.state.value}: stop its members first")
 
 
-def _refused(ids: tuple[StateId, ...], outcomes: StateOutcomes) -> dict[TopicId, KafkaError]:
+def _refused(ids: tuple[StateId, ...], outcomes: StateOutcomes, pace: Pace) -> Pieces[dict[TopicId, KafkaError]]:
     """An error of each topic that has one. A state that is gone with its topic is none."""
-    return {
-        topic_id: error
-        for (topic_id, _), error in zip(ids, outcomes, strict=True)
-        if error is not None and not is_of_no_topic(error)
-    }
+    refused: dict[TopicId, KafkaError] = {}
+    for (topic_id, _), error in zip(ids, outcomes, strict=True):
+        if error is not None and not is_of_no_topic(error):
+            refused[topic_id] = error
+        if pace.counts(1):
+            yield
+    return refused

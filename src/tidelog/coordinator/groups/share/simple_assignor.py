@@ -31,7 +31,11 @@ def simple(members: Members, partitions: Mapping[TopicId, Collection[int]]) -> P
     pace = Pace()
     ids = sorted(members)
     topics = yield from sorted_topics((topic for topic, some in partitions.items() if some), pace)
-    there = frozenset(topics)
+    there: set[TopicId] = set()
+    for topic in topics:
+        there.add(topic)
+        if pace.counts(1):
+            yield
     wanted: set[frozenset[TopicId]] = set()
     for some in {members[member_id].topics for member_id in ids}:
         wanted.add(some & there)
@@ -40,14 +44,21 @@ def simple(members: Members, partitions: Mapping[TopicId, Collection[int]]) -> P
     groups: list[tuple[list[str], list[TopicId]]] = [(ids, topics)]
     if len(wanted) > 1:
         groups = []
-        for topic in topics:
+        for topic in reversed(topics):
             groups.append(([one for one in ids if topic in members[one].topics], [topic]))
             if pace.counts(len(ids)):
                 yield
     elif wanted:
-        groups = [(ids, [topic for topic in topics if topic in next(iter(wanted))])]
+        (shared_by_all,) = wanted
+        groups = [(ids, [])]
+        for topic in topics:
+            if topic in shared_by_all:
+                groups[0][1].append(topic)
+            if pace.counts(1):
+                yield
     assigned: dict[str, dict[TopicId, set[int]]] = {member_id: {} for member_id in ids}
-    for subscribers, shared in groups:
+    while groups:  # to free all at once would take long
+        subscribers, shared = groups.pop()
         places = []
         for topic in shared:
             places += [(topic, partition) for partition in sorted(partitions[topic])]
@@ -57,15 +68,18 @@ def simple(members: Members, partitions: Mapping[TopicId, Collection[int]]) -> P
             continue
         held = yield from _spread(subscribers, shared, places, members, pace)
         for member_id, its in held.items():
+            parts = assigned[member_id]
             for topic, partition in its:
-                assigned[member_id].setdefault(topic, set()).add(partition)
-            if pace.counts(1 + len(its)):
+                parts.setdefault(topic, set()).add(partition)
+                if pace.counts(1):
+                    yield
+            if pace.counts(4):
                 yield
     result: dict[str, Assignment] = {}
     for member_id in ids:
-        parts = assigned.pop(member_id)  # to free all at once would take long
+        parts = assigned.pop(member_id)
         result[member_id] = {topic: frozenset(its) for topic, its in parts.items()}
-        if pace.counts(len(parts)):
+        if pace.counts(4 + 2 * len(parts)):
             yield
     return result
 
@@ -86,7 +100,7 @@ def _spread(
         if pace.counts(1):
             yield
     held: dict[str, dict[Place, None]] = {member_id: {} for member_id in ids}
-    if pace.counts(len(ids)):
+    if pace.counts(3 * len(ids)):
         yield
     for member_id in ids:
         target = members[member_id].target
@@ -97,9 +111,9 @@ def _spread(
                 if place in holders and len(holders[place]) < sharing:
                     held[member_id][place] = None
                     holders[place][member_id] = None
-            if pace.counts(1 + len(target.get(topic, ()))):
+            if pace.counts(1 + 2 * len(target.get(topic, ()))):
                 yield
-        if pace.counts(1):
+        if pace.counts(4):
             yield
     unfilled = deque(one for one in ids if len(held[one]) < counts[one])
     for place in places:
@@ -113,8 +127,12 @@ def _spread(
                 holders[place][member_id] = None
             if len(held[member_id]) == counts[member_id]:
                 unfilled.remove(member_id)
-            if pace.counts(1):
+            if pace.counts(2):
                 yield
+    while holders:
+        holders.popitem()
+        if pace.counts(1):
+            yield
     return held
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidelog.server.api.ports import GroupsApi
 
 PARTITIONS_MAX = 10_000
-"""And topics, of one request: what is recorded in one step takes up to 75 ms. Kafka has no such bound."""
+"""And topics, of one request: other requests of the group wait until all of it is recorded. Kafka has no such bound."""
 
 
 def handle(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidelog.server.api.ports import GroupsApi
 
 TOPICS_MAX = 10_000
-"""Of one request: what is looked up in one step takes some ten milliseconds. Kafka has no such bound."""
+"""Of one request: other requests of the group wait until all of it is recorded. Kafka has no such bound."""
 
 
 def handle(

@@ -1,0 +1,131 @@
+"""What is done about share groups: one thing after another for each group, and what takes long in pieces.
+
+```
+ group 1   heartbeat ▓▓▓ │ states begun ▓ │ leave          a piece of each group in turn; between two pieces
+ group 2   alter ▓▓▓▓▓▓▓ │ delete                          others have the event loop
+```
+
+What takes little is done at once, unless something else is being done about its group: then it waits for that. So
+nothing but its own work changes a group between two pieces. The topics of the cluster may change, and another kind of
+group may take an id that no group has yet.
+
+Its counterpart in Kafka: none; a thread that is busy there keeps nobody else from a core.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidelog.base.errors import KafkaError
+from tidelog.coordinator.groups.consumer.assignment import Pace, Pieces
+from tidelog.coordinator.groups.group_journal import GroupJournal
+from tidelog.journal import Moment, RequestId
+
+logger = logging.getLogger("tidelog.server.groups")
+
+WORK = 100
+"""What something takes that is done at once, in elements looked at: what has waited is done some at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    pieces: Pieces[None]
+    request_id: RequestId | None
+
+
+class GroupWork:
+    """That of all share groups of one coordinator.
+
+    Attributes:
+        at: when the piece at hand is done.
+    """
+
+    def __init__(self, journal: GroupJournal) -> None:
+        self.at = Moment(0, 0)
+        self._journal = journal
+        self._under_way: dict[str, deque[_Work]] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is to be done."""
+        return not self._under_way
+
+    @property
+    def group_ids(self) -> Iterable[str]:
+        """The groups about which something is being done. They need not be there."""
+        return self._under_way
+
+    def is_under_way(self, group_id: str) -> bool:
+        """Whether something is being done about a group."""
+        return group_id in self._under_way
+
+    def do(self, group_id: str, pieces: Pieces[None], at: Moment, request_id: RequestId | None = None) -> None:
+        """Do something about a group: its first piece at once, if nothing is under way there.
+
+        Args:
+            request_id: that is answered by it, and with what it raises later, or if the coordinator resigns before.
+
+        Raises:
+            KafkaError: what the first piece raises.
+        """
+        waiting = self._under_way.get(group_id)
+        work = _Work(pieces, request_id)
+        if waiting is not None:
+            waiting.append(work)
+            return
+        self.at = at
+        waiting = self._under_way[group_id] = deque((work,))
+        try:
+            is_done = _is_done(pieces)
+        except BaseException:
+            self._end(group_id, waiting)
+            raise
+        if is_done:
+            self._end(group_id, waiting)
+
+    def step(self, at: Moment) -> None:
+        """Do the next piece of what is under way about one group; then it is another one's turn."""
+        if not self._under_way:
+            return
+        self.at = at
+        group_id = next(iter(self._under_way))
+        waiting = self._under_way[group_id] = self._under_way.pop(group_id)
+        pace = Pace()
+        while waiting:
+            work = waiting[0]
+            try:
+                if not _is_done(work.pieces):
+                    return
+            except KafkaError as error:
+                if work.request_id is None:
+                    logger.warning("%s", error)
+                else:
+                    self._journal.answer(work.request_id, error.with_traceback(None))
+            self._end(group_id, waiting)
+            if pace.counts(WORK):
+                return
+
+    def release(self, error: KafkaError) -> None:
+        """The coordinator resigned: whoever waits is told `error`."""
+        for waiting in self._under_way.values():
+            for one in waiting:
+                if one.request_id is not None:
+                    self._journal.answer_at_once(one.request_id, error)
+        self._under_way.clear()
+
+    def _end(self, group_id: str, waiting: deque[_Work]) -> None:
+        waiting.popleft()
+        if not waiting:
+            del self._under_way[group_id]
+
+
+def _is_done(pieces: Pieces[None]) -> bool:
+    """Do the next piece. Returns whether it was the last."""
+    try:
+        next(pieces)
+    except StopIteration:
+        return True
+    return False

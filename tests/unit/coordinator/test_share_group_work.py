@@ -1,0 +1,321 @@
+"""Share groups with many topics, partitions and members: how much is done in one step, and what comes in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.executed_lines import executed_lines
+from support.fixtures.coordinated_consumers import topic_id
+from support.fixtures.coordinated_sharers import Sharers
+from tidelog.base.errors import Code
+from tidelog.base.ids import TopicId
+from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.consumer import assignment, long_records
+from tidelog.coordinator.groups.consumer.assignment import Pace, finished
+from tidelog.coordinator.groups.share import recorded
+from tidelog.coordinator.groups.share.member import ShareCurrent, ShareSubscription, target_value
+from tidelog.coordinator.groups.share.settings import ShareGroupSettings
+from tidelog.coordinator.groups.share.states import RecordedStates, TopicStates
+from tidelog.journal import RequestId, Send
+from tidelog.journal.versioned_records import encode_value
+
+AT_ONCE = GroupSettings(share=ShareGroupSettings(assignment_interval_ms=0, group_size_max=1_000))
+STEP_LINES_MAX = 30_000
+"""That is a millisecond or a few."""
+LINES_OF_A_ROW = 3
+"""What it takes to make a row of a request."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def made_codecs() -> None:
+    """What the first request of a process does once is no part of what is counted."""
+    world = Sharers(AT_ONCE)
+    for _ in range(3):
+        world.share("a")
+    world.share_beat("a", -1)
+    world.alter({"t": {0: 1}})
+    world.forget("t")
+    world.delete_group()
+
+
+@pytest.fixture
+def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything takes long."""
+    monkeypatch.setattr(assignment, "PIECE", 1)
+
+
+def named(count: int) -> list[str]:
+    return [f"topic-{number:05d}" for number in range(count)]
+
+
+def on_time(world: Sharers) -> None:
+    world.coordinator.on_time(now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.drive()
+
+
+def answer(world: Sharers, send: Send, outcome: object) -> None:
+    """Share coordinators answer."""
+    world.coordinator.on_sent(send.send_id, outcome, now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.drive()
+
+
+def longest_step(world: Sharers, ask: Callable[[], object] | None = None) -> int:
+    """In lines: of a request, of what is done because of it, and of what share coordinators answer."""
+    longest = 0 if ask is None else executed_lines(ask)
+    while True:
+        if world.coordinator.next_deadline_ms() == 0:
+            longest = max(longest, executed_lines(lambda: on_time(world)))
+        elif world.pending:
+            _, send = world.pending.pop(0)
+            longest = max(longest, executed_lines(partial(answer, world, send, world._done(send.request))))
+        else:
+            return longest
+
+
+def epoch_of(world: Sharers, member_id: str) -> int:
+    return world.share_group.current(member_id).member_epoch
+
+
+def world_of(count: int, partitions: int = 1) -> Sharers:
+    return Sharers(AT_ONCE, topics=dict.fromkeys(named(count), partitions), answers_at_once=False)
+
+
+# How much is done in one step.
+
+
+def test_no_step_is_long_though_members_name_thousands_of_topics() -> None:
+    world, names = world_of(2_000), named(2_000)
+    for number, member_id in enumerate("abc"):
+        join = partial(world.share_beat, member_id, 0, topics=names[number:])
+        assert longest_step(world, join) < STEP_LINES_MAX
+    for member_id in "abcabc":
+        beat = partial(world.share_beat, member_id, epoch_of(world, member_id))
+        assert longest_step(world, beat) < STEP_LINES_MAX
+    read = [partition for member_id in "abc" for partition in world.reads(member_id).items()]
+    assert len({name for name, _ in read}) == 2_000
+    world.delete(names[7])
+    assert longest_step(world) < STEP_LINES_MAX
+    assert longest_step(world, lambda: world.share_beat("c", -1)) < STEP_LINES_MAX
+    assert not world.share_group.known_states.has(TopicId(topic_id(names[7])))
+    before = world.share_group.clone().canonical()
+    world.fail_over()
+    assert world.share_group.canonical() == before
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(5_000, 1), (5, 1_000)])
+def test_no_step_is_long_though_a_group_stands_in_thousands_of_partitions(topics: int, partitions: int) -> None:
+    world, names = world_of(topics, partitions), named(topics)
+    for start in (3, 4):
+        starts = {name: dict.fromkeys(range(partitions), start) for name in names}
+        assert longest_step(world, partial(world.send_alter, world.alter_request(starts))) < STEP_LINES_MAX
+        assert set(world.altered(RequestId(world.last_request)).values()) == {Code.NONE}
+    assert world.starts(names[-1]) == dict.fromkeys(range(partitions), 4)
+    assert longest_step(world, partial(world.forget, *names[1:])) < STEP_LINES_MAX + LINES_OF_A_ROW * topics
+    assert set(world.forgotten(RequestId(world.last_request)).values()) == {Code.NONE}
+    assert len(world.kept) == partitions
+    assert longest_step(world, world.delete_group) < STEP_LINES_MAX
+    assert world.group_deleted(RequestId(world.last_request)) == Code.NONE
+    assert not world.kept
+    assert not world.shares.groups
+
+
+@pytest.mark.parametrize(("members", "partitions"), [(1_000, 10), (200, 1_000)])
+def test_no_step_is_long_though_many_members_share_a_topic(members: int, partitions: int) -> None:
+    world = world_of(1, partitions)
+    for number in range(members):
+        world.share_beat(f"m{number}", 0, topics=named(1))
+    assert longest_step(world) < STEP_LINES_MAX
+    for number in range(3):
+        beat = partial(world.share_beat, f"m{number}", epoch_of(world, f"m{number}"))
+        assert longest_step(world, beat) < STEP_LINES_MAX
+    assert world.share_group.target_count == max(members, partitions)
+
+
+# What comes in between.
+
+
+def pieces(world: Sharers, count: int) -> None:
+    for _ in range(count):
+        on_time(world)
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_what_is_asked_of_a_group_is_done_in_its_order() -> None:
+    world = Sharers(AT_ONCE)
+    join = world.share_beat("a", 0, topics=["t"])
+    altered = world.alter({"t": {0: 7}})
+    left = world.share_beat("a", -1)
+    altered_again = world.alter({"t": {0: 8}})
+    assert not world.answers
+    world.pass_ms(0)
+    assert world.share_heard(join).member_epoch > 0
+    assert world.refused(altered) == Code.NON_EMPTY_GROUP
+    assert world.share_heard(left).member_epoch == -1
+    assert world.altered(altered_again) == {("t", 0): Code.NONE}
+    assert world.starts("t")[0] == 8
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_other_groups_do_not_wait() -> None:
+    world = Sharers(AT_ONCE, topics={"t": 4, **dict.fromkeys(named(500), 1)}, answers_at_once=False)
+    long = world.alter({name: {0: 1} for name in named(500)}, group_id="long")
+    short = world.share_beat("a", 0, topics=["t"], group_id="short")
+    while short not in world.answers:
+        on_time(world)
+    assert long not in world.answers
+    assert len(world.pending) == 1
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_an_id_that_another_kind_of_group_took_meanwhile_is_refused() -> None:
+    for is_heartbeat in (False, True):
+        world = Sharers(AT_ONCE)
+        asked = world.share_beat("a", 0, topics=["t"]) if is_heartbeat else world.alter({"t": {0: 7}})
+        pieces(world, 2)
+        assert asked not in world.answers
+        world.beat("b", 0, topics=["t"], owned={}, rebalance_ms=60_000)
+        world.pass_ms(0)
+        assert world.refused(asked) == Code.GROUP_ID_NOT_FOUND
+        assert not world.shares.groups
+        assert not world.pending
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_a_member_that_is_being_heard_is_not_thrown_out() -> None:
+    world = Sharers(AT_ONCE)
+    joined = world.share_beat("a", 0, topics=["t"])
+    world.pass_ms(1)
+    world.share_heard(joined)
+    world.pass_ms(44_998)
+    beat = world.share_beat("a", epoch_of(world, "a"), topics=["t"])
+    assert beat not in world.answers
+    world.pass_ms(10)  # its session would be over
+    world.share_heard(beat)
+    assert set(world.share_group.subscriptions) == {"a"}
+    world.pass_ms(45_000)
+    assert not world.share_group.subscriptions
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_who_waits_is_told_once_that_another_coordinates() -> None:
+    world = Sharers(AT_ONCE, answers_at_once=False)
+    altered = world.alter({"t": {0: 7}})
+    world.pass_ms(0)  # it is asked of the share coordinator
+    waiting = [world.share_beat("a", 0, topics=["t"]), world.forget("t"), world.delete_group()]
+    pieces(world, 2)
+    assert not world.answers
+    world.coordinator.resign()
+    world.drive()
+    for request_id in (altered, *waiting):
+        assert world.refused(request_id) == Code.NOT_COORDINATOR
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_nothing_is_recorded_of_a_topic_that_is_deleted_meanwhile() -> None:
+    for count in range(25):
+        world = Sharers(AT_ONCE, topics={"t": 2, "u": 2})
+        asked = world.share_beat("a", 0, topics=["t", "u"])
+        pieces(world, count)
+        gone = TopicId(topic_id("u"))
+        world.delete("u")
+        world.pass_ms(0)
+        world.share_heard(asked)
+        assert not world.share_group.known_states.has(gone), count
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_a_target_that_is_made_when_its_member_leaves_is_not_recorded() -> None:
+    for count in range(60):
+        world = Sharers(AT_ONCE, topics=dict.fromkeys(named(3), 2))
+        for member_id in "ab":
+            world.share_beat(member_id, 0, topics=named(3))
+            world.pass_ms(0)
+        world.share_beat("a", epoch_of(world, "a"))
+        pieces(world, count)
+        world.share_beat("b", -1)
+        world.pass_ms(0)
+        assert set(world.share_group.targets) <= {"a"}, count
+
+
+# A refusal.
+
+
+def test_a_group_that_is_made_anew_is_not_refused_what_its_predecessor_was() -> None:
+    world = Sharers(AT_ONCE, topics={"t": 2}, memory_bytes=30_000)
+    world.make(t=130)
+    world.share_beat("a", 0, topics=["t"])
+    world.share_beat("a", epoch_of(world, "a"))
+    assert world.share_group.target_count < 130, "it finds no room"
+    for _ in range(3):
+        world.share_beat("c", 0, topics=["t"])
+        world.share_beat("c", -1)
+    for _ in range(2):
+        world.share_beat("a", epoch_of(world, "a"))
+    refused_at = world.share_group.epoch
+    world.share_beat("a", -1)
+    assert world.group_deleted(world.delete_group()) == Code.NONE
+    world.memory.limit_bytes = 1 << 30
+    world.share_beat("b", 0, topics=["t"])
+    world.share_beat("b", epoch_of(world, "b"))
+    is_there = False
+    while world.share_group.epoch < refused_at:
+        if world.share_group.epoch == refused_at - 1:  # the assignment for the next epoch is put off
+            world.shares.on_settings(ShareGroupSettings(assignment_interval_ms=1_000), {})
+        world.share_beat("c", -1 if is_there else 0, topics=["t"])
+        is_there = not is_there
+        world.share_beat("b", epoch_of(world, "b"))
+    assert world.share_group.target_epoch < world.share_group.epoch == refused_at
+    world.pass_ms(1_000)
+    world.share_beat("b", epoch_of(world, "b"))
+    assert world.share_group.target_epoch == refused_at
+
+
+# The epochs of states.
+
+
+def test_states_of_a_much_higher_epoch_are_begun_anew_after_a_few_heartbeats() -> None:
+    world = Sharers(AT_ONCE, topics={"t": 1})
+    world.kept["g", world.state_id("t", 0)] = (1_000_000, 5)
+    world.share("a")
+    for _ in range(25):
+        world.share_on("a")
+    assert world.reads("a") == {"t": {0}}
+
+
+# Records.
+
+TOPIC_STATES = st.dictionaries(
+    st.integers(0, 40), st.frozensets(st.integers(0, 9), min_size=1).map(lambda one: TopicStates("t" * len(one), one))
+)
+
+
+@given(TOPIC_STATES, TOPIC_STATES, st.dictionaries(st.integers(0, 40), st.just("t")), st.integers(1, 7))
+def test_records_that_are_made_in_pieces_are_as_those_that_are_made_at_once(
+    initializing: dict[int, TopicStates], initialized: dict[int, TopicStates], deleting: dict[int, str], at_once: int
+) -> None:
+    states = RecordedStates(
+        {topic_id(str(number)): one for number, one in initializing.items()},
+        {topic_id(str(number)): one for number, one in initialized.items()},
+        {topic_id(str(number)): name for number, name in deleting.items()},
+    )
+    target = {topic: one.partitions for topic, one in states.initialized.items()}
+    current = ShareCurrent(7, 5, target)
+    subscription = ShareSubscription("c", "h", "r", tuple(map(str, initialized)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorded, "TOPICS_AT_ONCE", at_once)
+        patch.setattr(long_records, "ELEMENTS_AT_ONCE", at_once)
+        for record, expected in (
+            (finished(recorded.states_record("g", states, Pace())), states.value()),
+            (finished(recorded.target_record("g", "m", target, Pace())), target_value(target)),
+            (finished(recorded.current_record("g", "m", current, Pace())), current.value()),
+            (finished(recorded.member_record("g", "m", subscription, Pace())), subscription.value()),
+        ):
+            assert record[1] == encode_value(expected, recorded.VERSION)
+    value = finished(recorded.states_record("g", states, Pace()))[1]
+    assert value is not None
+    assert len(value) < states.record_bytes + 128
