@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.executed_lines import executed_lines
 from tidelog.base.errors import Code, InvariantBrokenError, KafkaError
 from tidelog.base.ids import CorrelationId, LeaderEpoch, Offset
 from tidelog.records.lineage import LeaderEpochLineage
@@ -20,6 +21,7 @@ from tidelog.share import (
     StateChange,
     check_acknowledged,
 )
+from tidelog.share.share_partition import RELEASED_AT_ONCE_MAX
 
 ACCEPT, RELEASE, REJECT, RENEW, GAP = (
     AcknowledgeType.ACCEPT,
@@ -360,3 +362,44 @@ def test_runs_that_stand_alike_become_one() -> None:
 def test_no_change_is_kept_that_was_not_written() -> None:
     with pytest.raises(InvariantBrokenError):
         Led().machine.on_written(0)
+
+
+# How much is done in one step.
+
+STEP_LINES_MAX = 20_000
+"""That is about a millisecond."""
+
+
+def test_records_whose_time_is_over_are_released_some_at_a_time() -> None:
+    led = Led(records_max=30_000)
+    for number in range(2_000):
+        led.fetch(f"m{number % 2}", records_max=1)
+    assert len(led.machine.in_flight.runs) == 2_000
+    led.now_ms = LOCK_MS + 1
+    steps = 0
+    while (due_ms := led.machine.next_deadline_ms()) is not None and due_ms <= led.now_ms:
+        assert executed_lines(lambda: led.machine.on_tick(led.now_ms)) < STEP_LINES_MAX
+        steps += 1
+    assert steps == 2_000 // RELEASED_AT_ONCE_MAX
+    assert led.machine.next_offset() == 0
+    led.take()
+    assert led.writing is not None
+    assert sum(one.last - one.first + 1 for one in led.writing.batches) == 20_000
+
+
+@pytest.mark.parametrize("offset", [0, 1_000_000])
+def test_acknowledgements_of_what_is_not_in_flight_are_looked_at_together(offset: int) -> None:
+    led = Led(start=200_000)
+    led.fetch()
+    batches = [AcknowledgedRecords(one, one, [ACCEPT]) for one in range(offset, offset + 100_000)]
+
+    def say() -> None:
+        led.machine.on_acknowledge(CorrelationId(1), "m", batches, led.now_ms)
+
+    if offset:
+        with pytest.raises(KafkaError, match=r"nothing from 2000\d\d on was delivered") as refused:
+            executed_lines(say)
+        assert refused.value.code == Code.INVALID_RECORD_STATE
+    assert executed_lines(lambda: say() if not offset else None) < STEP_LINES_MAX
+    led.take()
+    assert led.answers == ({} if offset else {1: Code.NONE})

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tidelog.server.api.ports import ServerApi
     from tidelog.server.api.request_context import Handler, RequestContext
 
+CANCELLED_AT_ONCE_MAX = 8
+"""Pieces of a request whose sender is gone."""
+
 LOOKED_AT_FROM_BYTES = 1_024
 """A shorter request lists few elements, unless it orders more than it lists (`Division.orders`)."""
 
@@ -89,13 +92,19 @@ def in_pieces(known: Api, handle: Handler) -> Handler:
             answers = [one for one in answers if one is not None]
             return await node.executor.compute(partial(division.joined, answers)) if answers else None
         finally:
-            for one in answers:
-                if isinstance(one, asyncio.Future):
-                    one.cancel()
+            waiting = [one for one in answers if isinstance(one, asyncio.Future)]
+            if waiting:
+                start_kept(_cancel(waiting))
             if pieces or answers:  # whoever asked is gone
                 node.executor.compute(partial(_clear, pieces, answers))
 
     return answer
+
+
+async def _cancel(waiting: list[asyncio.Future[Any]]) -> None:
+    """Nobody wants these any more. Each may wait for dozens of others, which are cancelled with it."""
+    async for one in in_turns(waiting, turn_size=CANCELLED_AT_ONCE_MAX):
+        one.cancel()
 
 
 def _clear(*lists: list[Any]) -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 from uuid import UUID
 
 from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.base.ports import Executor
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.features import SHARE_VERSION, SHARE_VERSION_SERVED
 from tidelog.server.api.leader_hints import WRONG_LEADER, leader_of
@@ -78,6 +80,12 @@ def check_served(image: MetadataImage, group_id: str | None, member_id: str | No
     return group_id, member_id
 
 
+def _acknowledged(rows: list[ShareAcknowledgementBatch], *, may_renew: bool) -> list[AcknowledgedRecords]:
+    batches = [AcknowledgedRecords(row.first_offset, row.last_offset, row.acknowledge_types) for row in rows]
+    check_acknowledged(batches, is_renewal_allowed=may_renew)
+    return batches
+
+
 class Acknowledgements:
     """What one request acknowledges, partition by partition.
 
@@ -86,10 +94,13 @@ class Acknowledgements:
         leaders: whom those are told of that asked the wrong broker.
     """
 
-    def __init__(self, fetching: ShareFetching, group_id: str, member_id: str, *, is_renewing: bool) -> None:
+    def __init__(
+        self, fetching: ShareFetching, executor: Executor, group_id: str, member_id: str, *, is_renewing: bool
+    ) -> None:
         self.errors: dict[PartitionId, tuple[Code, str | None]] = {}
         self.leaders: list[int] = []
         self._fetching = fetching
+        self._executor = executor
         self._group_id = group_id
         self._member_id = member_id
         self._is_renewing = is_renewing
@@ -117,15 +128,17 @@ class Acknowledgements:
             if key in self.errors:
                 raise refusal(Code.INVALID_REQUEST, "the request names this partition more than once")
             self.errors[key] = (Code.NONE, None)
-            self._waiting[key] = self._taken(key, one.acknowledgement_batches)
+            batches = await self._understood(one.acknowledgement_batches)
+            self._waiting[key] = self._fetching.acknowledge(self._group_id, self._member_id, key, batches)
         except KafkaError as error:
             self.errors[key] = (code_of(error, f"{self._group_id} {topic_id}-{one.partition_index}"), str(error))
 
-    def _taken(self, key: PartitionId, rows: list[ShareAcknowledgementBatch]) -> asyncio.Future[Code]:
-        batches = [AcknowledgedRecords(row.first_offset, row.last_offset, row.acknowledge_types) for row in rows]
+    async def _understood(self, rows: list[ShareAcknowledgementBatch]) -> list[AcknowledgedRecords]:
+        """What is acknowledged of a partition. Raises KafkaError: INVALID_REQUEST."""
         may_renew = self._is_renewing and self._fetching.settings_of(self._group_id).may_renew
-        check_acknowledged(batches, is_renewal_allowed=may_renew)
-        return self._fetching.acknowledge(self._group_id, self._member_id, key, batches)
+        if len(rows) <= TURN_SIZE:
+            return _acknowledged(rows, may_renew=may_renew)
+        return await self._executor.compute(partial(_acknowledged, rows, may_renew=may_renew))
 
     async def kept(self) -> None:
         """Return once it is known of each whether it is kept."""

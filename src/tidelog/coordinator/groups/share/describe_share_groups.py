@@ -36,6 +36,12 @@ class ShareGroupView:
     currents: Mapping[str, ShareCurrent]
     topics: Mapping[TopicId, TopicImage]
 
+    @property
+    def weight(self) -> int:
+        """How many members there are, and topics that they name and read."""
+        named = sum(1 + len(one.topic_names) for one in self.subscriptions.values())
+        return named + sum(len(one.assigned) for one in self.currents.values())
+
     def described(self) -> ShareGroupDescribeGroup:
         """The group with its members. Partitions of topics that are no more are not told of."""
         return ShareGroupDescribeGroup(

@@ -7,12 +7,12 @@ no error.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.server.api.authorized_operations import GROUP_OPERATIONS
-from tidelog.server.api.group_answers import when_all_answered
 from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.api.share_answers import share_groups_refused
 from tidelog.wire.messages.api_77_share_group_describe import (
@@ -26,13 +26,39 @@ if TYPE_CHECKING:
     from tidelog.server.api.ports import GroupsApi
 
 
+DESCRIBED_AT_ONCE_MAX = 300
+"""Members of groups, and topics of theirs, that are told of on the event loop, in a millisecond."""
+
+
 def handle(
     node: GroupsApi, request: ShareGroupDescribeRequest, context: RequestContext
 ) -> ShareGroupDescribeResponse | Awaitable[ShareGroupDescribeResponse]:
     names = list(dict.fromkeys(request.group_ids))
     refused = share_groups_refused(node.image)
+    answers = [refused or _answer(node, name) for name in names]
+    if any(isinstance(answer, asyncio.Future) for answer in answers):
+        return _respond_later(node, names, answers, request, context)
+    return _respond(node, names, answers, request, context)
 
-    def respond(answers: list[Any]) -> ShareGroupDescribeResponse:
+
+async def _respond_later(
+    node: GroupsApi,
+    names: list[str],
+    answers: list[object],
+    request: ShareGroupDescribeRequest,
+    context: RequestContext,
+) -> ShareGroupDescribeResponse:
+    waiting = [answer for answer in answers if isinstance(answer, asyncio.Future)]
+    await asyncio.gather(*waiting)  # cancelled together, should nobody want them any more
+    found = [answer.result() if isinstance(answer, asyncio.Future) else answer for answer in answers]
+    response = _respond(node, names, found, request, context)
+    return await response if isinstance(response, Awaitable) else response
+
+
+def _respond(
+    node: GroupsApi, names: list[str], answers: list[Any], request: ShareGroupDescribeRequest, context: RequestContext
+) -> ShareGroupDescribeResponse | Awaitable[ShareGroupDescribeResponse]:
+    def described() -> ShareGroupDescribeResponse:
         rows = [_row(group_id, answer) for group_id, answer in zip(names, answers, strict=True)]
         if request.include_authorized_operations:
             for row in rows:
@@ -40,7 +66,11 @@ def handle(
                     row.authorized_operations = GROUP_OPERATIONS
         return ShareGroupDescribeResponse(groups=rows)
 
-    return when_all_answered([refused or _answer(node, name) for name in names], respond)
+    weight = sum(answer.weight for answer in answers if not isinstance(answer, KafkaError))
+    if weight <= DESCRIBED_AT_ONCE_MAX:
+        return described()
+    context.is_long = True
+    return node.executor.compute(described)
 
 
 def _answer(node: GroupsApi, group_id: str) -> object:

@@ -40,7 +40,7 @@ async def handle(node: ShareApi, request: ShareFetchRequest, context: RequestCon
         session = await _session(node, request, context, group_id, member_id)
     except KafkaError as error:
         return ShareFetchResponse(error_code=code_of(error, "ShareFetch"), error_message=str(error))
-    acknowledgements = Acknowledgements(fetching, group_id, member_id, is_renewing=request.is_renew_ack)
+    acknowledgements = Acknowledgements(fetching, node.executor, group_id, member_id, is_renewing=request.is_renew_ack)
     if request.share_session_epoch != INITIAL_EPOCH:
         await acknowledgements.add(request.topics)
     found: dict[PartitionId, ReadForMember] = {}

@@ -38,7 +38,7 @@ async def handle(node: ShareApi, request: ShareAcknowledgeRequest, context: Requ
     except KafkaError as error:
         return ShareAcknowledgeResponse(error_code=code_of(error, "ShareAcknowledge"), error_message=str(error))
     fetching.use_on(session, context.connection)
-    acknowledgements = Acknowledgements(fetching, group_id, member_id, is_renewing=request.is_renew_ack)
+    acknowledgements = Acknowledgements(fetching, node.executor, group_id, member_id, is_renewing=request.is_renew_ack)
     await acknowledgements.add(request.topics)
     await acknowledgements.kept()
     if epoch == FINAL_EPOCH:
