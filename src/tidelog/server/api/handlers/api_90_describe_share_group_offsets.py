@@ -14,6 +14,7 @@ from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import PartitionIndex, TopicId
 from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.api.share_answers import share_groups_refused
+from tidelog.server.transport.turns import in_turns
 from tidelog.wire.messages.api_90_describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -26,9 +27,11 @@ from tidelog.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from tidelog.server.api.ports import ShareGroupsApi
-    from tidelog.server.groups.share_group_positions import SharePosition
+    from tidelog.server.groups.share_group_positions import Place, SharePosition
 
 NOT_KNOWN = -1
+ROWS_MAX = 200
+"""Of an answer that is written on the event loop: a longer one is written on another thread."""
 
 
 async def handle(
@@ -40,7 +43,7 @@ async def handle(
         try:
             if refused is not None:
                 raise refused
-            groups.append(await _described(node, group))
+            groups.append(await _described(node, group, context))
         except KafkaError as error:
             groups.append(
                 DescribeShareGroupOffsetsResponseGroup(
@@ -53,12 +56,12 @@ async def handle(
 
 
 async def _described(
-    node: ShareGroupsApi, group: DescribeShareGroupOffsetsRequestGroup
+    node: ShareGroupsApi, group: DescribeShareGroupOffsetsRequestGroup, context: RequestContext
 ) -> DescribeShareGroupOffsetsResponseGroup:
     image = node.image
     wanted: list[tuple[TopicId, str, list[int]]] = []
     if group.topics is None:
-        for topic_id, states in (await _initialized(node, group.group_id)).items():
+        async for topic_id, states in in_turns((await _initialized(node, group.group_id)).items()):
             topic = image.topic_by_id(topic_id)
             if topic is not None:
                 wanted.append((topic_id, topic.name, sorted(states.partitions)))
@@ -66,29 +69,25 @@ async def _described(
         for one in group.topics:
             topic = image.topic(one.topic_name)
             wanted.append((TopicId(ZERO_UUID) if topic is None else topic.topic_id, one.topic_name, one.partitions))
-    counts = {
-        topic_id: len(image.topics_by_id[topic_id].partitions) for topic_id, *_ in wanted if topic_id != ZERO_UUID
-    }
-    places = list(
-        dict.fromkeys(
-            (topic_id, PartitionIndex(index))
-            for topic_id, _, partitions in wanted
-            for index in partitions
-            if 0 <= index < counts.get(topic_id, 0)  # the share coordinator is asked again about what it does not know
-        )
-    )
-    positions = await node.share_positions.of(group.group_id, places)
-    return DescribeShareGroupOffsetsResponseGroup(
-        group_id=group.group_id,
-        topics=[
-            DescribeShareGroupOffsetsResponseTopic(
-                topic_name=name,
-                topic_id=topic_id,
-                partitions=[_row(index, positions.get((topic_id, PartitionIndex(index)))) for index in partitions],
+    places: dict[Place, None] = {}
+    async for place in in_turns((topic_id, index) for topic_id, _, partitions in wanted for index in partitions):
+        topic_id, index = place
+        known = image.topics_by_id.get(topic_id)
+        if known is not None and 0 <= index < len(known.partitions):
+            places[topic_id, PartitionIndex(index)] = (
+                None  # of what a share coordinator does not know it is asked again
             )
-            for topic_id, name, partitions in wanted
-        ],
-    )
+    positions = await node.share_positions.of(group.group_id, list(places))
+    context.is_long = context.is_long or len(places) > ROWS_MAX
+    topics = [
+        DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=[])
+        for topic_id, name, _ in wanted
+    ]
+    rows = ((number, index) for number, (_, _, partitions) in enumerate(wanted) for index in partitions)
+    async for number, index in in_turns(rows):
+        topic_id = wanted[number][0]
+        topics[number].partitions.append(_row(index, positions.get((topic_id, PartitionIndex(index)))))
+    return DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, topics=topics)
 
 
 async def _initialized(node: ShareGroupsApi, group_id: str) -> Any:
