@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -18,12 +19,17 @@ from tidelog.coordinator.groups.share.describe_share_groups import viewed
 from tidelog.io.executor import ThreadExecutor
 from tidelog.metadata.image import MetadataImage
 from tidelog.server.api import share_acknowledgements
-from tidelog.server.api.handlers import api_77_share_group_describe
+from tidelog.server.api.handlers import api_77_share_group_describe, api_78_share_fetch
 from tidelog.server.api.long_requests import in_pieces
 from tidelog.server.api.share_acknowledgements import Acknowledgements
 from tidelog.wire.api import ApiKey, api
 from tidelog.wire.messages.api_77_share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
-from tidelog.wire.messages.api_78_share_fetch import ShareAcknowledgementBatch, ShareFetchPartition, ShareFetchTopic
+from tidelog.wire.messages.api_78_share_fetch import (
+    ShareAcknowledgementBatch,
+    ShareFetchPartition,
+    ShareFetchRequest,
+    ShareFetchTopic,
+)
 from tidelog.wire.messages.api_87_read_share_group_state_summary import (
     ReadShareGroupStateSummaryPartition,
     ReadShareGroupStateSummaryRequest,
@@ -103,6 +109,37 @@ def test_many_acknowledgements_are_read_on_another_thread(monkeypatch: pytest.Mo
     assert taken == [500, 1]
     assert threads[0] != threading.get_ident() == threads[1]
     assert set(acknowledgements.errors.values()) == {(Code.NONE, None)}
+
+
+def test_a_fetch_that_is_refused_keeps_nothing_of_what_it_names() -> None:
+    """To free it all is for another thread, once the handler is done."""
+
+    class Topics(list[ShareFetchTopic]):
+        pass
+
+    rows = [ShareAcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])]
+
+    async def scenario() -> None:
+        topics = Topics(ShareFetchTopic(UUID(int=one), [ShareFetchPartition(0, rows)]) for one in range(10))
+        request = ShareFetchRequest(
+            group_id="g",
+            member_id="m",
+            share_session_epoch=0,
+            max_wait_ms=0,
+            min_bytes=0,
+            max_records=1,
+            batch_size=1,
+            topics=topics,
+        )
+        node: Any = SimpleNamespace(image=MetadataImage(features={"share.version": 1}), share_fetching=None)
+        answer = await api_78_share_fetch.handle(node, request, SimpleNamespace())  # type: ignore[arg-type]
+        assert answer.error_code == Code.INVALID_REQUEST
+        kept = weakref.ref(topics)
+        request.topics = []
+        del topics
+        assert kept() is None
+
+    asyncio.run(scenario())
 
 
 def test_pieces_that_nobody_waits_for_are_given_up_some_at_a_time() -> None:

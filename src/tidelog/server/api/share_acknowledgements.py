@@ -6,7 +6,7 @@ Kafka: `KafkaApis.handleShareFetchRequest`, `handleShareAcknowledgeRequest`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 from uuid import UUID
@@ -51,7 +51,7 @@ class OfTopic(Protocol[P_co]):
     def partitions(self) -> Sequence[P_co]: ...
 
 
-async def portions(topics: Iterable[OfTopic[P_co]]) -> AsyncIterator[tuple[UUID, Sequence[P_co]]]:
+async def portions(topics: Iterable[OfTopic[P_co]]) -> AsyncGenerator[tuple[UUID, Sequence[P_co]], None]:
     """The partitions that a request names, topic by topic, with turns for others in between."""
     count = 0
     for topic in topics:

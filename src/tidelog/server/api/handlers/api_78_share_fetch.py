@@ -10,6 +10,7 @@ with its connection.
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError, refusal
@@ -66,17 +67,19 @@ async def _session(
     if request.is_renew_ack and (request.max_wait_ms or request.min_bytes or request.max_bytes or request.max_records):
         raise refusal(Code.INVALID_REQUEST, "a request that renews acknowledgements fetches nothing, and asks for none")
     if epoch == INITIAL_EPOCH:
-        async for _, partitions in portions(request.topics):
-            if any(one.acknowledgement_batches for one in partitions):
-                raise refusal(Code.INVALID_REQUEST, "a request that opens a session acknowledges records")
+        async with aclosing(portions(request.topics)) as named:  # or what is named lives on until somebody closes it
+            async for _, partitions in named:
+                if any(one.acknowledgement_batches for one in partitions):
+                    raise refusal(Code.INVALID_REQUEST, "a request that opens a session acknowledges records")
     session = fetching.sessions.begin(group_id, member_id, epoch)
     fetching.let_go()
     fetching.use_on(session, context.connection)
     if epoch == FINAL_EPOCH:
         return session
     try:
-        async for topic_id, partitions in portions(request.topics):
-            fetching.sessions.add(session, topic_id, [one.partition_index for one in partitions])
+        async with aclosing(portions(request.topics)) as named:
+            async for topic_id, partitions in named:
+                fetching.sessions.add(session, topic_id, [one.partition_index for one in partitions])
     except KafkaError:
         if epoch == INITIAL_EPOCH:
             fetching.end_session(session)
