@@ -175,6 +175,7 @@ def test_new_partitions_and_topics_are_read_with_a_later_heartbeat() -> None:
 def test_a_topic_that_is_deleted_and_made_anew_is_another_one() -> None:
     world = world_of("a", t=2)
     world.delete("t")
+    world.pass_ms(0)
     settle(world)
     assert not world.share_group.current("a").assigned
     assert not world.share_group.known_states.topic_ids

@@ -203,11 +203,12 @@ class ShareGroupMachine(RuleBasedStateMachine):
     def what_is_worked_on_is_not_begun_anew(self) -> None:
         group = self.world.shares.groups.get("g")
         states = {} if group is None else group.known_states.initialized
+        topics = self.world.image.topics_by_id  # what is kept of others goes with them, and the group learns of it
         there = {
             (topic_id, PartitionIndex(partition))
             for topic_id, one in states.items()
             for partition in one.partitions
-            if group is None or topic_id not in group.known_states.initializing
+            if (group is None or topic_id not in group.known_states.initializing) and topic_id in topics
         }
         for state_id in there:
             assert ("g", state_id) in self.world.kept, "it is assigned, and its leader finds no state"

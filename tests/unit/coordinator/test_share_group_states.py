@@ -474,8 +474,10 @@ def test_an_error_is_no_loss() -> None:
 def test_a_topic_that_is_gone_is_forgotten() -> None:
     world = world_of("a", t=2, u=1)
     world.delete("t")
+    world.pass_ms(0)
     assert set(world.share_group.known_states.initialized) == {world.state_id("u", 0)[0]}
     world.shares.on_topics({}, now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.pass_ms(0)
     assert not world.share_group.known_states.topic_ids
 
 

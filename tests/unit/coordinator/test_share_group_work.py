@@ -68,7 +68,8 @@ def longest_step(world: Sharers, ask: Callable[[], object] | None = None) -> int
     """In lines: of a request, of what is done because of it, and of what share coordinators answer."""
     longest = 0 if ask is None else executed_lines(ask)
     while True:
-        if world.coordinator.next_deadline_ms() == 0:
+        due_ms = world.coordinator.next_deadline_ms()
+        if due_ms is not None and due_ms <= world.now_ms:
             longest = max(longest, executed_lines(lambda: on_time(world)))
         elif world.pending:
             _, send = world.pending.pop(0)
@@ -134,6 +135,21 @@ def test_no_step_is_long_though_many_members_share_a_topic(members: int, partiti
         beat = partial(world.share_beat, f"m{number}", epoch_of(world, f"m{number}"))
         assert longest_step(world, beat) < STEP_LINES_MAX
     assert world.share_group.target_count == max(members, partitions)
+
+
+def test_no_step_is_long_though_a_topic_of_many_groups_goes_and_many_members_are_gone() -> None:
+    world = Sharers(AT_ONCE, topics=dict.fromkeys(named(200), 1))
+    for number in range(60):
+        world.share_beat("a", 0, topics=named(200), group_id=f"g{number}")
+        world.pass_ms(0)
+    world.delete("topic-00007")
+    assert longest_step(world) < STEP_LINES_MAX
+    gone = TopicId(topic_id("topic-00007"))
+    assert not any(group.known_states.has(gone) for group in world.shares.groups.values())
+    world.now_ms += 45_001
+    assert longest_step(world) < STEP_LINES_MAX
+    world.pass_ms(0)
+    assert not any(group.subscriptions for group in world.shares.groups.values())
 
 
 # What comes in between.

@@ -115,7 +115,8 @@ class ShareAssignmentRuns:
         if not self.has_room(group, epoch, after):
             return
         made: dict[str, KeyValue] = {}
-        for member_id, target in targets.items():
+        for member_id in list(targets):
+            target = targets.pop(member_id)  # to free all at once would take long
             if member_id in group.subscriptions and group.targets.get(member_id) != target:
                 made[member_id] = yield from recorded.target_record(group_id, member_id, target, pace)
             if pace.counts(RECORD_WORK + len(target)):

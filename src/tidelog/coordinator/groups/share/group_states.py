@@ -346,13 +346,13 @@ class GroupStates:
         if ids:
             yield from self.delete(group.group_id, ids, Pace())
 
-    def on_topics_deleted(self, topic_ids: Collection[TopicId], at: Moment) -> None:
+    def on_topics_deleted(self, topic_ids: Collection[TopicId]) -> None:
         """Share coordinators delete the states of topics that are no more by themselves."""
         gone = frozenset(topic_ids)
         for group_id in list({**self._written.groups, **dict.fromkeys(self._work.group_ids)}):
             group = self._written.groups.get(group_id)
             if self._work.is_under_way(group_id) or (group is not None and _has_any(group.known_states, gone)):
-                self._work.do(group_id, self._forget(group_id, gone), at)
+                self._work.do_later(group_id, self._forget(group_id, gone))
 
     def _forget(self, group_id: str, gone: frozenset[TopicId]) -> Pieces[None]:
         group = self._written.groups.get(group_id)
@@ -360,11 +360,11 @@ class GroupStates:
             pace = Pace()
             yield from self._record(group, (yield from group.known_states.without(gone, pace)), pace)
 
-    def on_topics(self, known: Mapping[TopicId, object], at: Moment) -> None:
+    def on_topics(self, known: Mapping[TopicId, object]) -> None:
         """There are no topics but these."""
         gone = {one for group in self._written.groups.values() for one in group.known_states.topic_ids} - known.keys()
         if gone:
-            self.on_topics_deleted(gone, at)
+            self.on_topics_deleted(gone)
 
     def on_sent(self, send_id: SendId, outcome: object, at: Moment) -> None:
         """The share coordinators answered: for each state why it was not done, or None."""

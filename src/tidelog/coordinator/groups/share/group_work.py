@@ -26,7 +26,7 @@ from tidelog.journal import Moment, RequestId
 
 logger = logging.getLogger("tidelog.server.groups")
 
-WORK = 100
+WORK = 250
 """What something takes that is done at once, in elements looked at: what has waited is done some at a time."""
 
 
@@ -85,6 +85,10 @@ class GroupWork:
             raise
         if is_done:
             self._end(group_id, waiting)
+
+    def do_later(self, group_id: str, pieces: Pieces[None]) -> None:
+        """As `do`, of what happens to many groups or members at once: none of it is done now."""
+        self._under_way.setdefault(group_id, deque()).append(_Work(pieces, None))
 
     def step(self, at: Moment) -> None:
         """Do the next piece of what is under way about one group; then it is another one's turn."""

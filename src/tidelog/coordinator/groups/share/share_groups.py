@@ -155,12 +155,12 @@ class ShareGroups:
     def on_topics_deleted(self, topic_ids: Collection[TopicId], *, now_ms: int, wall_ms: int) -> None:
         """Nothing is kept of topics that are no more."""
         if self._journal.is_active:
-            self._states.on_topics_deleted(topic_ids, Moment(now_ms, wall_ms))
+            self._states.on_topics_deleted(topic_ids)
 
     def on_topics(self, known: Mapping[TopicId, object], *, now_ms: int, wall_ms: int) -> None:
         """There are no topics but these."""
         if self._journal.is_active:
-            self._states.on_topics(known, Moment(now_ms, wall_ms))
+            self._states.on_topics(known)
 
     def on_sent(self, send_id: SendId, outcome: object, *, now_ms: int, wall_ms: int) -> None:
         """The share coordinators answered."""
@@ -169,7 +169,7 @@ class ShareGroups:
 
     def on_due(self, alarm: Alarm, at: Moment) -> None:
         """A member was not heard of: it is out."""
-        self._work.do(alarm.group_id, self._throw_out(alarm), at)
+        self._work.do_later(alarm.group_id, self._throw_out(alarm))
 
     def on_time(self, at: Moment) -> None:
         """Do what takes long, and assign, for a while."""
