@@ -82,12 +82,12 @@ class _Beside:
 
     @staticmethod
     def of(cluster: ChaosCluster, dice: random.Random, topic: str) -> _Beside:
-        home, is_shared = cluster.home.parent, dice.random() < SHARED
+        home, is_shared = cluster.home, dice.random() < SHARED
         return _Beside(
             VerifyingGroup(cluster.bootstrap, GROUP, topic, 2),
             DyingGroup(cluster, dice, topic, PARTITIONS, home),
             Copies(cluster, dice, home),
-            ShareGroup(cluster, dice, topic, PARTITIONS, home) if is_shared and missing_peers() is None else None,
+            ShareGroup(cluster, dice, topic, PARTITIONS) if is_shared and missing_peers() is None else None,
         )
 
     def start(self) -> None:

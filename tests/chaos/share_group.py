@@ -35,19 +35,20 @@ Offsets = dict[int, set[int]]
 class ShareGroup:
     """Its members, each a JVM. It has a thread.
 
+    The compiled program, and what the members say, lie beside the files of the nodes.
+
     Args:
         dice: says who is killed when.
-        home: where the compiled program is, and what the members say.
 
     Attributes:
         killed: how many members were.
     """
 
-    def __init__(self, cluster: ChaosCluster, dice: random.Random, topic: str, partitions: int, home: Path) -> None:
+    def __init__(self, cluster: ChaosCluster, dice: random.Random, topic: str, partitions: int) -> None:
         self._cluster = cluster
         self._topic = topic
         self._partitions = partitions
-        self._home = home / "share-group"
+        self._home = cluster.home / "share-group"
         self._home.mkdir()
         self._dice = random.Random(dice.random())
         self._members: list[Member] = []
@@ -131,7 +132,8 @@ class ShareGroup:
 
     def _again(self, member: Member) -> list[str]:
         """What a member was given that it had accepted, or that others had before it began."""
-        accepted, again = self._accepted_before[member], []
+        accepted = {partition: set(offsets) for partition, offsets in self._accepted_before[member].items()}
+        again = []
         for words in member.lines():
             if words[0] not in ("read", "accepted"):
                 continue
