@@ -82,6 +82,10 @@ class ShareFetching(BrokerListener):
             found = self._parsed[name] = share_settings(self._settings_of_all, own or {})
         return found
 
+    def find(self, group_id: str, key: PartitionId) -> ShareDriver | None:
+        """The share partition, if there is one."""
+        return self._by_group.get(group_id, {}).get(key)
+
     def driver(self, group_id: str, partition: Partition) -> ShareDriver:
         """The share partition, which may still be loading.
 
@@ -89,7 +93,7 @@ class ShareFetching(BrokerListener):
             KafkaError: NOT_LEADER_OR_FOLLOWER.
         """
         key = partition.topic_id, partition.topic_partition.partition
-        driver = self._by_group.get(group_id, {}).get(key)
+        driver = self.find(group_id, key)
         if driver is not None:
             driver.is_used = True
             return driver
@@ -111,7 +115,7 @@ class ShareFetching(BrokerListener):
         topic_id, index = key
         partition = self.broker.partition_by_id(TopicId(topic_id), index)
         partition.leader()
-        driver = self._by_group.get(group_id, {}).get(key)
+        driver = self.find(group_id, key)
         if driver is None:
             raise refusal(
                 Code.INVALID_RECORD_STATE, f"member {member_id} has no records of {partition.topic_partition} any more"

@@ -24,6 +24,8 @@ from tidelog.sim.runs.cluster_plan import ClusterPlan, machine_of
 from tidelog.sim.runs.cluster_recorder import ClusterRecorder
 from tidelog.sim.runs.group_recorder import GroupRecorder
 from tidelog.sim.runs.group_workload import GroupWorkload
+from tidelog.sim.runs.share_recorder import ShareRecorder
+from tidelog.sim.runs.share_workload import SHARE_GROUP, ShareWorkload
 from tidelog.sim.runs.story import Story
 from tidelog.sim.runs.transaction_plan import LATEST, TRANSACTION_STATE
 from tidelog.sim.runs.transaction_recorder import TransactionRecorder
@@ -98,6 +100,7 @@ class ClusterStory(Story):
             nodes, bootstrap, client_world, world.rng.stream("transactions")
         )
         self._group = self._group_workload(bootstrap, client_world, world.rng.stream("group"))
+        self._share_group = self._share_workload(nodes, bootstrap, client_world, world.rng.stream("share group"))
         super().__init__(world, plan.nodes, CLUSTER_FAULTS, recorder)
 
     def _transactional_workload(
@@ -131,6 +134,22 @@ class ClusterStory(Story):
             recorder=GroupRecorder(self.recorder, has_one_protocol=plan.has_one_protocol),
         )
 
+    def _share_workload(
+        self, nodes: Mapping[BrokerId, SimulatedNode], bootstrap: Sequence[str], client_world: World, rng: SeededRng
+    ) -> ShareWorkload | None:
+        plan = self.plan.share
+        if plan is None:
+            return None
+        return ShareWorkload(
+            self.factory,
+            bootstrap,
+            client_world,
+            plan,
+            partitions=self.plan.clients.topic_partitions,
+            rng=rng,
+            recorder=ShareRecorder(self.recorder, nodes, SHARE_GROUP, plan, client_world.clock.now_ms),
+        )
+
     @property
     def transactions(self) -> list[CopyTransaction] | None:
         """All that were begun; None in a run without any."""
@@ -144,6 +163,9 @@ class ClusterStory(Story):
             self._transactions.start()
         if self._group is not None:
             self._group.start()
+        if self._share_group is not None:
+            await self._share_group.prepare()
+            self._share_group.start()
         self._workload.start()
         self._electing = asyncio.create_task(self._elect_where_nobody_leads())
         self._delivering = asyncio.create_task(self._late_stops.run())
@@ -173,10 +195,14 @@ class ClusterStory(Story):
                     await self._transactions.finish()
                 if self._group is not None:
                     await self._group.finish()
+                if self._share_group is not None:
+                    await self._share_group.finish()
         except TimeoutError:
             copying = None if self._transactions is None else self._transactions.waits_for()
             reading = None if self._group is None else self._group.waits_for()
-            waits_for = "; ".join(filter(None, [self._workload.waits_for(), copying, reading, self._unsettled()]))
+            sharing = None if self._share_group is None else self._share_group.waits_for()
+            waiting = [self._workload.waits_for(), copying, reading, sharing, self._unsettled()]
+            waits_for = "; ".join(filter(None, waiting))
             self.recorder.look_at_all()
             self.recorder.expect(
                 False, "Progress", f"{HEALED_SECONDS_MAX:.0f} s after the healing there are {waits_for}"

@@ -8,6 +8,7 @@ from functools import partial
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.sim.node import CLIENT_PORT, CONTROLLER_PORT, INTERNAL_PORT
 from tidelog.sim.runs.group_plan import GroupPlan, draw_group_plan
+from tidelog.sim.runs.share_plan import SHARE_STATE, SharePlan, draw_share_plan
 from tidelog.sim.runs.transaction_plan import LATEST, TRANSACTION_STATE, TransactionPlan, draw_transaction_plan
 from tidelog.sim.runs.workload import WorkloadPlan, draw_plan
 from tidelog.sim.world.rng import SeededRng
@@ -18,6 +19,8 @@ NODES_MAX = 7
 TRANSACTIONAL_SHARE = 0.3
 """Of runs: one with transactions takes longer than one without."""
 GROUP_SHARE = 0.2
+"""Of runs, likewise."""
+SHARE_GROUP_SHARE = 0.1
 """Of runs, likewise."""
 PARTED_MIN = 6
 """So many nodes are enough for controllers and brokers apart."""
@@ -44,6 +47,7 @@ class ClusterPlan:
             the promise covers.
         transactions: what clients do in transactions; None for nothing.
         group: what members of a consumer group do; None for nothing.
+        share: what members of a share group do; None for nothing.
         partition_changes_max: of one decision of the controller; with few, controllers are deposed midway.
     """
 
@@ -63,6 +67,7 @@ class ClusterPlan:
     partition_changes_max: int = 1_000
     transactions: TransactionPlan | None = None
     group: GroupPlan | None = None
+    share: SharePlan | None = None
 
     @property
     def node_ids(self) -> list[BrokerId]:
@@ -85,8 +90,10 @@ class ClusterPlan:
     def partitions(self) -> list[TopicPartition]:
         """Whose leaders are to be met: of records, and of what coordinators know of transactions and of groups."""
         of_transactions = [] if self.transactions is None else [LATEST, TRANSACTION_STATE]
-        of_groups = [] if self.transactions is None and self.group is None else [OFFSETS]
-        return [*self.watched, *of_transactions, *of_groups]
+        has_groups = not (self.transactions is None and self.group is None and self.share is None)
+        of_groups = [OFFSETS] if has_groups else []
+        of_share_groups = [] if self.share is None else [SHARE_STATE]
+        return [*self.watched, *of_transactions, *of_groups, *of_share_groups]
 
     @property
     def watched(self) -> list[TopicPartition]:
@@ -121,11 +128,13 @@ class ClusterPlan:
         }
         if self.segment_bytes is not None:
             properties["log.segment.bytes"] = str(self.segment_bytes)
+        factor, minimum = self.clients.replication_factor, self.clients.min_insync_replicas
         if self.transactions is not None:
-            factor, minimum = self.clients.replication_factor, self.clients.min_insync_replicas
             properties |= self.transactions.properties(factor, minimum)
         if self.group is not None:
             properties |= self.group.properties
+        if self.share is not None:
+            properties |= self.share.properties(factor, minimum)
         if self.snapshot_bytes is not None:
             properties["metadata.log.max.record.bytes.between.snapshots"] = str(self.snapshot_bytes)
         return properties
@@ -174,4 +183,7 @@ def draw_cluster_plan(rng: SeededRng, nodes: int) -> ClusterPlan:
     rng_of_groups = rng.stream("group")  # the other plans of a seed stay as they are
     if rng_of_groups.random() < GROUP_SHARE:
         plan = replace(plan, group=draw_group_plan(rng_of_groups))
+    rng_of_share_groups = rng.stream("share group")
+    if rng_of_share_groups.random() < SHARE_GROUP_SHARE:
+        plan = replace(plan, share=draw_share_plan(rng_of_share_groups))
     return plan

@@ -138,6 +138,7 @@ class ClusterRecorder(ClientRecorder):
     Attributes:
         metadata: what is committed of it, and what it comes to.
         facts: what happened, counted.
+        listeners: are told of each node that took a step, while it runs.
     """
 
     def __init__(
@@ -166,6 +167,7 @@ class ClusterRecorder(ClientRecorder):
         self._stepping: dict[Process, tuple[BrokerId, SimulatedNode] | None] = {}  # whose process each is
         self._images: dict[BrokerId, tuple[Node, MetadataImage]] = {}
         self._topics_seen: dict[str, TopicImage] = {}
+        self.listeners: list[Callable[[BrokerId, Node], None]] = []
         self.keep_promises_of([OFFSETS])
         for node_id, node in nodes.items():
             disk = node.machine.disk
@@ -394,6 +396,8 @@ class ClusterRecorder(ClientRecorder):
             if self._quorum_seen.get(node_id) != seen:
                 self._quorum_seen[node_id] = seen
                 self._is_quorum_touched = True
+        for listener in self.listeners:
+            listener(node_id, process)
         broker = process.broker
         before = self._images.get(node_id)
         if before is None or broker.image is not before[1]:
