@@ -346,7 +346,7 @@ def _give_up(asked: Iterable[_Asked], error: BaseException) -> None:
     for one in asked:
         if one.future.done():
             continue
-        if isinstance(error, asyncio.CancelledError):
+        if not isinstance(error, Exception):  # the node is stopping, or has died
             one.future.cancel()
         else:
             one.future.set_exception(NetworkError(f"{one.key}: {error}"))
