@@ -32,7 +32,9 @@ class SharePlan:
         stalls: how often it stands still for about as long as it has a record.
         away_ms_max: until the next one comes.
         updates_per_snapshot: of the state of a partition.
-        segment_bytes: of `__share_group_state`.
+        locks_max: of records of a partition that are not done.
+        segment_bytes: of `__share_group_state`. A batch that is longer than that is refused, and a state is one: some
+            60 bytes for each lock.
         prune_ms: how often what is redundant there is deleted.
     """
 
@@ -51,6 +53,7 @@ class SharePlan:
     crashes: int = 5
     stalls: int = 3
     away_ms_max: int = 2_000
+    locks_max: int = 100
     updates_per_snapshot: int = 20
     segment_bytes: int = 10_000
     prune_ms: int = 1_000
@@ -71,6 +74,7 @@ class SharePlan:
             "group.share.min.record.lock.duration.ms": str(self.lock_ms),
             "group.share.record.lock.duration.ms": str(self.lock_ms),
             "group.share.delivery.count.limit": str(self.delivery_count_max),
+            "group.share.partition.max.record.locks": str(self.locks_max),
             "share.coordinator.state.topic.num.partitions": "1",
             "share.coordinator.state.topic.replication.factor": str(replication_factor),
             "share.coordinator.state.topic.min.isr": str(min_insync_replicas),
@@ -87,6 +91,7 @@ def draw_share_plan(rng: SeededRng) -> SharePlan:
     def one_of(*choices: int) -> int:
         return choices[rng.randrange(0, len(choices))]
 
+    locks_max = one_of(100, 100, 2_000)
     return SharePlan(
         members=one_of(2, 3, 3, 4),
         session_ms=one_of(1_000, 1_500, 3_000, 6_000),
@@ -104,6 +109,7 @@ def draw_share_plan(rng: SeededRng) -> SharePlan:
         stalls=one_of(0, 3, 3, 10),
         away_ms_max=one_of(100, 2_000, 2_000, 8_000),
         updates_per_snapshot=one_of(0, 3, 20, 500),
-        segment_bytes=one_of(3_000, 10_000, 1_000_000),
+        locks_max=locks_max,
+        segment_bytes=one_of(10_000, 20_000, 1_000_000) if locks_max == 100 else 1_000_000,
         prune_ms=one_of(500, 2_000, 60_000),
     )
