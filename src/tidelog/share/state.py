@@ -16,6 +16,8 @@ from tidelog.base.ids import LeaderEpoch, Offset
 
 NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
 """Who kept it did not know."""
+NOT_NUMBERED: Final = -1
+"""Of changes of those that do not number them: Kafka's leaders, and coordinators of groups."""
 
 
 class DeliveryState(IntEnum):
@@ -74,6 +76,8 @@ class StateChange:
         start: None: as before.
         delivery_complete_count: how many records from the start on are done (KIP-1226); -1 if it is not known.
         batches: what differs from before, by offset, without overlap.
+        number: of two changes of a state in one leader epoch, the later has the larger. One whose answer was lost is
+            sent again, and may arrive once more after the next: by then it is out of date.
     """
 
     state_epoch: int
@@ -82,6 +86,7 @@ class StateChange:
     start_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     delivery_complete_count: int = -1
     batches: tuple[StateBatch, ...] = ()
+    number: int = NOT_NUMBERED
 
     @property
     def is_raise(self) -> bool:

@@ -104,6 +104,39 @@ def test_a_read_tells_nothing_before_its_leader_epoch_is_there_to_stay() -> None
     assert world.answers[world.write(change(leader_epoch=3))] is Code.NONE
 
 
+def test_a_change_that_comes_once_more_after_the_next_one_takes_nothing_back() -> None:
+    """Its answer was lost, so its leader sent it again; and the first copy was on its way all the time."""
+    world = CoordinatedShare()
+    world.initialized(start=0)
+    world.read(leader_epoch=1)
+    released, accepted = change(batch(3, 4, AVAILABLE, 1), start=0, number=7), change(batch(4, 4), start=3, number=8)
+    for one in (released, released, accepted):
+        assert world.answers[world.write(one)] is Code.NONE
+    kept = world.kept()
+    assert kept == ShareState(1, Offset(3), batches=(batch(3, 3, AVAILABLE, 1), batch(4, 4)))
+    for _ in range(2):
+        assert world.refused(world.write(released)) is Code.INVALID_REQUEST
+        assert world.kept() == kept
+        world.fail_over()
+    for _ in range(5):  # among them is a snapshot
+        world.written(batch(9, 9))
+    assert kinds(world)[-1] == "U"
+    assert "S" in kinds(world)[-5:]
+    world.fail_over()
+    assert world.refused(world.write(released)) is Code.INVALID_REQUEST
+
+
+def test_the_next_leader_numbers_its_changes_anew_and_one_of_kafka_does_not() -> None:
+    world = CoordinatedShare()
+    world.initialized(start=0)
+    world.write(change(start=1, number=8))
+    world.read(leader_epoch=2)
+    for one in (change(start=2, leader_epoch=2, number=1), change(start=3, leader_epoch=2)):
+        assert world.answers[world.write(one)] is Code.NONE
+    assert world.refused(world.write(change(start=2, leader_epoch=2, number=0))) is Code.INVALID_REQUEST
+    assert world.kept().start == 3
+
+
 def test_a_state_that_is_initialized_anew_fences_who_read_the_one_before() -> None:
     world = CoordinatedShare()
     world.initialized(start=0)

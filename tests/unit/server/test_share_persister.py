@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -18,7 +19,7 @@ from tidelog.net.backoff import Backoff
 from tidelog.server.share_state.persister import ATTEMPTS_MAX, ROWS_MAX, SharePersister, StartedState
 from tidelog.server.share_state.state_messages import portions_told
 from tidelog.server.tasks import Tasks
-from tidelog.share.state import StateChange
+from tidelog.share.state import NOT_NUMBERED, StateChange
 from tidelog.wire.messages.api_85_write_share_group_state import (
     WriteShareGroupStatePartitionResult,
     WriteShareGroupStateRequest,
@@ -70,12 +71,22 @@ class Coordinator:
 
     @property
     def written(self) -> list[list[tuple[int, StateChange]]]:
-        """By request, what was to be written."""
+        """By request, what was to be written, whatever its number."""
         return [
-            [(row.partition, one) for topic in request.topics for row in topic.partitions for one in portions_told(row)]
+            [
+                (row.partition, replace(one, number=NOT_NUMBERED))
+                for topic in request.topics
+                for row in topic.partitions
+                for one in portions_told(row)
+            ]
             for request in self.requests
             if isinstance(request, WriteShareGroupStateRequest)
         ]
+
+    @property
+    def numbers(self) -> list[int]:
+        """Of what was to be written, in its order."""
+        return [row.write_number for request in self.requests for topic in request.topics for row in topic.partitions]
 
 
 def new_persister(coordinator: Coordinator) -> SharePersister:
@@ -173,6 +184,16 @@ def test_what_may_be_otherwise_soon_is_asked_again_so_often() -> None:
         with pytest.raises(KafkaError, match="hung up") as refused:
             await writing(persister, 0, change())
         assert refused.value.code is Code.COORDINATOR_NOT_AVAILABLE
+
+    run(scenario)
+
+
+def test_all_attempts_of_a_change_have_its_number_and_the_next_change_has_a_larger_one() -> None:
+    async def scenario(coordinator: Coordinator, persister: SharePersister) -> None:
+        coordinator.outcomes = [NetworkError("it hung up"), Code.NOT_COORDINATOR]
+        await writing(persister, 0, change())
+        await writing(persister, 0, change())
+        assert coordinator.numbers == [1, 1, 1, 2]
 
     run(scenario)
 

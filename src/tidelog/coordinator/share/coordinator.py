@@ -9,6 +9,7 @@ A leader reads before it writes, with its leader epoch; that is recorded, so who
 A state that is initialized anew has a higher state epoch, which fences whoever has read it before. One that was deleted
 and begun again may have the same epoch: it takes no change until it was read, other than in Kafka. The coordinator of a
 group raises a state's epoch by a write of nothing else: what was asked with a lower one does nothing if it comes late.
+A leader numbers its changes, other than in Kafka: one that comes once more, after a later one, does nothing either.
 
 Pure: a shell appends the batches, says what is committed, sends the answers, and keeps the clocks.
 
@@ -38,7 +39,7 @@ from tidelog.coordinator.share.settings import BATCHES_MAX, ShareCoordinatorSett
 from tidelog.coordinator.share.state import BATCH_BYTES, KeptState, RecordedShareStates, size_bytes
 from tidelog.journal import CoordinatorJournal, CoordinatorReady, RequestId, SendId
 from tidelog.share.key import ShareKey
-from tidelog.share.state import NO_LEADER_EPOCH, StateChange
+from tidelog.share.state import NO_LEADER_EPOCH, NOT_NUMBERED, StateChange
 from tidelog.share.summary import ShareSummary
 
 SNAPSHOT_STEP_MAX = 64
@@ -280,6 +281,7 @@ class ShareCoordinator:
                 self._raise(key, kept, change.state_epoch, request_id, wall_ms)
                 return
             _check_is_read(key, kept, change.state_epoch)
+            _check_is_newest(key, kept, change)
             _check_known(key, is_known)
             self._check_size(key, kept, change)
             self._change(key, kept, change, request_id, outcome=Code.NONE, wall_ms=wall_ms)
@@ -480,6 +482,19 @@ def _check_is_read(key: ShareKey, kept: KeptState, state_epoch: int) -> None:
             Code.FENCED_STATE_EPOCH,
             f"{key}: state epoch {state_epoch} was read of an earlier state, this one was begun as {kept.state_epoch} "
             "since: read it before it is written",
+        )
+
+
+def _check_is_newest(key: ShareKey, kept: KeptState, change: StateChange) -> None:
+    """Return if a leader has written nothing since: it sends a change again where the answer was lost, and no other
+    before that. The same one, or a portion of it, changes nothing where it comes twice.
+    """
+    is_of_leader = change.leader_epoch == kept.leader_epoch and change.number != NOT_NUMBERED
+    if is_of_leader and change.number < kept.write_number:
+        raise refusal(
+            Code.INVALID_REQUEST,
+            f"{key}: change {change.number} of leader epoch {change.leader_epoch} came late, change "
+            f"{kept.write_number} was written since",
         )
 
 

@@ -17,7 +17,7 @@ from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicId
 from tidelog.journal.versioned_records import decode_key, decode_value, encode_key, encode_value, record_type
 from tidelog.share.key import ShareKey
 from tidelog.share.state import NO_LEADER_EPOCH, DeliveryState, StateBatch, StateChange
-from tidelog.wire.messages.api_84_read_share_group_state import RECORD_EPOCH_TAG
+from tidelog.wire.messages.api_84_read_share_group_state import RECORD_EPOCH_TAG, WRITE_NUMBER_TAG
 from tidelog.wire.primitives import uvarint
 from tidelog.wire.schema import array, field, int8, int16, int32, int64, message, string, struct, uuid
 
@@ -101,6 +101,13 @@ class ShareSnapshotValue:
         ignorable=True,
         doc="Of the record just before the start offset, in the log of who tells it (a field of ours); -1: not told.",
     )
+    write_number: int = field(
+        int64,
+        tag=WRITE_NUMBER_TAG,
+        default=-1,
+        ignorable=True,
+        doc="Of the last change that its leader wrote (a field of ours); -1: not told.",
+    )
 
 
 @message(api_key=ShareRecordType.UPDATE, versions="0", flexible="0+", kind="data")
@@ -120,6 +127,13 @@ class ShareUpdateValue:
         default=-1,
         ignorable=True,
         doc="Of the record just before the start offset, in the log of who tells it (a field of ours); -1: not told.",
+    )
+    write_number: int = field(
+        int64,
+        tag=WRITE_NUMBER_TAG,
+        default=-1,
+        ignorable=True,
+        doc="Of the change (a field of ours); -1: not told.",
     )
 
 
@@ -161,6 +175,7 @@ def read_update(value: bytes) -> StateChange:
         start_leader_epoch=LeaderEpoch(read.start_leader_epoch),
         delivery_complete_count=read.delivery_complete_count,
         batches=tuple(read_batches(read.state_batches)),
+        number=read.write_number,
     )
 
 
@@ -177,6 +192,7 @@ def encode_update(change: StateChange, snapshot_epoch: int) -> bytes:
         start_offset=NOT_KNOWN if change.start is None else change.start,
         delivery_complete_count=change.delivery_complete_count,
         start_leader_epoch=NO_LEADER_EPOCH if change.start is None else change.start_leader_epoch,
+        write_number=change.number,
     )
     return _with_batches(encode_value(update, VALUE_VERSION), UPDATE_BATCHES_POSITION, change.batches)
 

@@ -21,7 +21,7 @@ from tidelog.coordinator.share.records import (
 )
 from tidelog.journal import KeyValue
 from tidelog.share.key import ShareKey
-from tidelog.share.state import NO_LEADER_EPOCH, ShareState, StateBatch, StateChange
+from tidelog.share.state import NO_LEADER_EPOCH, NOT_NUMBERED, ShareState, StateBatch, StateChange
 
 STATE_BYTES = 1_024
 """About what a state takes beside the group's name and its batches."""
@@ -42,6 +42,7 @@ class KeptState:
         snapshot_ms: when the latest snapshot was written.
         update_count: since the latest snapshot.
         batches: by offset, without overlap.
+        write_number: of the last change in `leader_epoch`.
     """
 
     snapshot_epoch: int
@@ -54,6 +55,7 @@ class KeptState:
     snapshot_ms: int
     update_count: int = 0
     batches: list[StateBatch] = field(default_factory=list)
+    write_number: int = NOT_NUMBERED
 
     @property
     def told_start(self) -> Offset | None:
@@ -66,8 +68,9 @@ class KeptState:
 
     def change(self, change: StateChange) -> None:
         """Take in what has changed. The state epoch is not looked at."""
-        if change.leader_epoch != NO_LEADER_EPOCH:
-            self.leader_epoch = change.leader_epoch
+        if change.leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
+            self.leader_epoch, self.write_number = change.leader_epoch, NOT_NUMBERED
+        self.write_number = max(self.write_number, change.number)
         if change.start is not None:
             self.start, self.start_leader_epoch = change.start, change.start_leader_epoch
         self.delivery_complete_count = change.delivery_complete_count
@@ -96,6 +99,7 @@ class KeptState:
             create_timestamp=self.created_ms,
             write_timestamp=self.snapshot_ms,
             start_leader_epoch=self.start_leader_epoch,
+            write_number=self.write_number,
         )
         return encode_snapshot(snapshot, self.batches)
 
@@ -112,6 +116,7 @@ class KeptState:
             delivery_complete_count=snapshot.delivery_complete_count,
             created_ms=snapshot.create_timestamp,
             snapshot_ms=snapshot.write_timestamp,
+            write_number=snapshot.write_number,
         )
         combine(state.batches, read_batches(snapshot.state_batches), state.told_start)
         return state

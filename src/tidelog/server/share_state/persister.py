@@ -8,7 +8,7 @@
 ```
 
 A change waits for the one before it of the same state, and changes that wait become one: what is newer wins, so none
-may overtake another.
+may overtake another. Each has a number, the same at each attempt, so that an attempt that comes late does nothing.
 
 Kafka: `DefaultStatePersister`, `PersisterStateManager`.
 """
@@ -138,6 +138,7 @@ class SharePersister:
         self._tasks = broker.tasks.branch("share states")
         self._waiting: dict[ShareKey, _WaitingWrite] = {}
         self._writing: WeakValueDictionary[ShareKey, asyncio.Lock] = WeakValueDictionary()
+        self._last_number = 0
         self._pending: dict[tuple[BrokerId, StateRequestKind, str], list[_Asked]] = {}
 
     # What the leaders of partitions ask.
@@ -181,7 +182,8 @@ class SharePersister:
         async with lock:
             if self._waiting.get(key) is waiting:
                 del self._waiting[key]
-            return await self._ask(StateRequestKind.WRITE, key, waiting.change)
+            self._last_number += 1
+            return await self._ask(StateRequestKind.WRITE, key, replace(waiting.change, number=self._last_number))
 
     # What the coordinators of groups ask.
 

@@ -272,12 +272,12 @@ def portions_of(change: StateChange) -> Iterator[StateChange]:
     for start in range(0, len(batches), PORTION_BATCHES_MAX):
         part = batches[start : start + PORTION_BATCHES_MAX]
         is_last = start + PORTION_BATCHES_MAX >= len(batches)
-        yield replace(change, batches=part) if is_last else first_portion(change.state_epoch, change.leader_epoch, part)
+        yield replace(change, batches=part) if is_last else first_portion(change, part)
 
 
-def first_portion(state_epoch: int, leader_epoch: LeaderEpoch, batches: tuple[StateBatch, ...]) -> StateChange:
-    """A portion of a change that is not the last."""
-    return StateChange(state_epoch, leader_epoch, None, batches=batches)
+def first_portion(change: StateChange, batches: tuple[StateBatch, ...]) -> StateChange:
+    """A portion of a change that is not the last. Of the change, no batches are looked at."""
+    return StateChange(change.state_epoch, change.leader_epoch, None, batches=batches, number=change.number)
 
 
 def _forget(topic_ids: Collection[TopicId], machine: ShareCoordinator, now_ms: int, wall_ms: int) -> None:

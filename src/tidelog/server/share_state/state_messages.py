@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import LeaderEpoch, Offset
@@ -53,6 +54,7 @@ def told_change(partition: int, change: StateChange) -> WriteShareGroupStatePart
             for one in change.batches
         ],
         start_leader_epoch=change.start_leader_epoch,
+        write_number=change.number,
     )
 
 
@@ -62,17 +64,16 @@ def portions_told(told: WriteShareGroupStatePartition) -> Iterator[StateChange]:
     Raises:
         KafkaError: INVALID_REQUEST: something of this portion cannot be.
     """
-    batches, leader_epoch = told.state_batches, LeaderEpoch(told.leader_epoch)
-    start = 0
+    batches, start = told.state_batches, 0
+    whole = StateChange(told.state_epoch, LeaderEpoch(told.leader_epoch), None, number=told.write_number)
     while start + PORTION_BATCHES_MAX < len(batches):
         part = batches[start : start + PORTION_BATCHES_MAX]
-        yield first_portion(told.state_epoch, leader_epoch, tuple(map(_batch, part)))
+        yield first_portion(whole, tuple(map(_batch, part)))
         start += PORTION_BATCHES_MAX
     if told.start_offset < NOT_KNOWN:
         raise refusal(Code.INVALID_REQUEST, f"there is no start offset {told.start_offset}")
-    yield StateChange(
-        state_epoch=told.state_epoch,
-        leader_epoch=leader_epoch,
+    yield replace(
+        whole,
         start=offset_of(told.start_offset),
         start_leader_epoch=LeaderEpoch(told.start_leader_epoch),
         delivery_complete_count=told.delivery_complete_count,

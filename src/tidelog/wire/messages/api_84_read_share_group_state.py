@@ -8,6 +8,8 @@ from tidelog.wire.schema import array, field, int8, int16, int32, int64, message
 
 RECORD_EPOCH_TAG = 10_000
 """Of what Kafka does not tell: the leader epoch of the records that a state speaks of."""
+WRITE_NUMBER_TAG = 10_001
+"""Likewise: the number of a change."""
 
 DELIVERY_AVAILABLE = 0
 DELIVERY_ACKNOWLEDGED = 2

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from tidelog.wire.messages.api_84_read_share_group_state import RECORD_EPOCH_TAG
+from tidelog.wire.messages.api_84_read_share_group_state import RECORD_EPOCH_TAG, WRITE_NUMBER_TAG
 from tidelog.wire.schema import array, field, int8, int16, int32, int64, message, string, struct, uuid
 
 
@@ -52,6 +52,13 @@ class WriteShareGroupStatePartition:
         default=-1,
         ignorable=True,
         doc="Of the record just before the start offset, in the log of who tells it (a field of ours); -1: not told.",
+    )
+    write_number: int = field(
+        int64,
+        tag=WRITE_NUMBER_TAG,
+        default=-1,
+        ignorable=True,
+        doc="Larger than those of all changes that this leader wrote before (a field of ours); -1: not told.",
     )
 
 
