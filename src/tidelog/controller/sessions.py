@@ -8,14 +8,18 @@ Kafka: `BrokerHeartbeatManager`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from uuid import UUID
 
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset
 from tidelog.metadata.image import MetadataView
 
 SESSION_TIMEOUT_MS = 9_000
 """Kafka's `broker.session.timeout.ms`."""
+REPLACED_MAX = 16
+"""Incarnations of a broker that are remembered: a request of one that is no more comes late by seconds."""
 
 
 @dataclass(slots=True)
@@ -66,6 +70,7 @@ class BrokerSessions:
             if not broker.is_fenced
         }
         self._moved: dict[BrokerId, Offset] = {}
+        self._replaced: dict[BrokerId, deque[UUID]] = {}
         self._leaving: dict[BrokerId, tuple[BrokerEpoch, int]] = {}
 
     # What happened.
@@ -102,7 +107,18 @@ class BrokerSessions:
         self._moved.pop(broker_id, None)
         self._leaving.pop(broker_id, None)
 
+    def on_replaced(self, broker_id: BrokerId, incarnation_id: UUID) -> None:
+        """Another incarnation took the place of this one, which is no more."""
+        self._replaced.setdefault(broker_id, deque(maxlen=REPLACED_MAX)).append(incarnation_id)
+
     # What is the case.
+
+    def was_replaced(self, broker_id: BrokerId, incarnation_id: UUID) -> bool:
+        """Whether another incarnation took the place of this one, as far as this leadership remembers.
+
+        A request that an earlier controller was sent is none of ours.
+        """
+        return incarnation_id in self._replaced.get(broker_id, ())
 
     def is_alive(self, broker_id: BrokerId, now_ms: int) -> bool:
         """Whether the registered incarnation was heard of within its session."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from tidelog.base.errors import Code
+from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from tidelog.base.ports import Rng
 from tidelog.controller import (
@@ -144,8 +144,19 @@ class ControllerState:
         `next_offset` is the journal's; it becomes the broker epoch. A session begins with it, at `now_ms` (monotonic);
         without `sessions` no other process is taken to be alive, and none is that has lost its log directories to this
         one: a process locks them. `scan` is to be kept for the next portion. See `brokers.decide_register_broker`.
+
+        A request of an incarnation that another one replaced comes late: it would take the seats of the one that lives.
+
+        Raises:
+            KafkaError: as it does; and DUPLICATE_BROKER_REGISTRATION for such a request.
         """
         previous = self.metadata.brokers.get(broker.broker_id)
+        if sessions is not None and sessions.was_replaced(broker.broker_id, broker.incarnation_id):
+            raise refusal(
+                Code.DUPLICATE_BROKER_REGISTRATION,
+                f"another process has taken the place of this one as broker {broker.broker_id}: stop one of them, or "
+                "give it another node.id",
+            )
         holds_its_directories = previous is not None and not set(previous.log_dirs).isdisjoint(broker.log_dirs)
         is_alive = sessions is not None and sessions.is_alive(broker.broker_id, now_ms)
         is_previous_alive = is_alive and not holds_its_directories
@@ -161,6 +172,8 @@ class ControllerState:
             sessions.on_leaving(broker.broker_id, previous.broker_epoch, now_ms)
         elif sessions is not None and not decision.reply.has_more:
             sessions.on_contact(broker.broker_id, decision.reply.broker_epoch, None, now_ms)
+            if previous is not None and previous.incarnation_id != broker.incarnation_id:
+                sessions.on_replaced(broker.broker_id, previous.incarnation_id)
         return decision
 
     def decide_unfence_broker(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[BrokerChange]:

@@ -155,6 +155,22 @@ def test_the_process_that_lost_its_directories_to_another_is_gone_and_not_waited
     assert cluster.register_beside(there).broker_epoch > cluster.epochs[ONE]
 
 
+def test_a_request_of_a_process_that_is_no_more_comes_late_and_takes_nothing() -> None:
+    """It was sent again, and its first copy was on its way: the logs are those of the process that lives."""
+    cluster = three([ONE])
+    first = replace(cluster.registration(ONE), previous_broker_epoch=cluster.epochs[ONE])
+    epoch = cluster.register_beside(first).broker_epoch
+    heir = replace(cluster.registration(ONE), previous_broker_epoch=epoch)
+    cluster.epochs[ONE] = cluster.register_beside(heir).broker_epoch
+    assert cluster.hear(ONE) == IN
+    led = leadership(cluster.partition("a"))
+    assert led[0] == ONE
+    cluster.now_ms = SESSION_TIMEOUT_MS
+    assert refused(cluster.register_beside, first) == Code.DUPLICATE_BROKER_REGISTRATION
+    assert leadership(cluster.partition("a")) == led
+    assert cluster.register_beside(heir).broker_epoch == cluster.epochs[ONE]
+
+
 def test_who_comes_back_with_an_empty_disk_is_not_elected_though_it_was_the_last() -> None:
     """The others hold less than it did, and more than it does."""
     cluster = three([TWO])
