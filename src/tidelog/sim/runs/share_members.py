@@ -132,7 +132,7 @@ class ShareReader:
             forgotten_topics_data=[ShareFetchForgottenTopic(self._topic_id, forgotten)] if forgotten else [],
         )
         fetched = self._fetched.union(partitions, told)
-        asked = self._recorder.asked(self._broker, fetched)
+        asked = self._recorder.asked(self._member_id, self._broker, fetched)
         self._on_said(told)
         try:
             answer = await self._ask(request, ShareFetchResponse, FETCH_VERSION)
@@ -177,7 +177,7 @@ class ShareReader:
             is_renew_ack=any(type_ is AcknowledgeType.RENEW for one in told.values() for _, type_ in one),
             topics=[ShareAcknowledgeTopic(self._topic_id, topics)] if topics else [],
         )
-        asked = self._recorder.asked(self._broker, told)
+        asked = self._recorder.asked(self._member_id, self._broker, told)
         self._on_said(told)
         try:
             answer = await self._ask(request, ShareAcknowledgeResponse, ACKNOWLEDGE_VERSION)

@@ -33,12 +33,14 @@ class AskedLeader(NamedTuple):
         tick: counts what is sent and told.
         leaders: of the partitions that are fetched, by the committed metadata.
         sources: the share partitions that the broker has of them.
+        session: that the broker has with the member.
     """
 
     tick: int
     now_ms: int
     leaders: Mapping[TopicPartition, tuple[BrokerId, LeaderEpoch] | None]
     sources: Mapping[TopicPartition, object]
+    session: object
 
 
 class GivenRecords(NamedTuple):
@@ -91,17 +93,19 @@ class ShareRecorder:
 
     # What members ask and are told.
 
-    def asked(self, broker: BrokerId, partitions: Collection[TopicPartition]) -> AskedLeader:
+    def asked(self, member_id: str, broker: BrokerId, partitions: Collection[TopicPartition]) -> AskedLeader:
         """A member is about to ask the leader of some partitions."""
         leaders = {each: self._leader(each) for each in partitions}
         sources = {each: self._source(broker, each) for each in partitions}
-        return AskedLeader(next(self._ticks), self._now_ms(), leaders, sources)
+        return AskedLeader(next(self._ticks), self._now_ms(), leaders, sources, self._session(broker, member_id))
 
     def on_given(self, member_id: str, given: GivenRecords, asked: AskedLeader, broker: BrokerId) -> list[Acquisition]:
         """It was given records. Returns what it has by that."""
         partition, now_ms = given.partition, self._now_ms()
         source = self._source(broker, partition)
+        session = self._session(broker, member_id)
         is_known = source is not None and source is asked.sources.get(partition)
+        goes_on = session is not None and session is asked.session  # else others may have them by now
         found = []
         for offset, record, delivery_count in given.acquired:
             one = Acquisition(
@@ -112,8 +116,8 @@ class ShareRecorder:
                 delivery_count,
                 asked_at=asked.tick,
                 until_ms=asked.now_ms + self._plan.lock_ms,
-                source=source if is_known else None,
-                session=self._session(broker, member_id),
+                source=source if is_known and goes_on else None,
+                session=session,
             )
             found.append(one)
             self._cluster.facts["record acquired"] += 1
