@@ -152,6 +152,19 @@ def test_no_step_is_long_though_a_topic_of_many_groups_goes_and_many_members_are
     assert not any(group.subscriptions for group in world.shares.groups.values())
 
 
+@pytest.mark.parametrize("read", [3, 20])
+def test_no_step_is_long_though_thousands_of_topics_go_at_once_that_no_group_has_read(read: int) -> None:
+    world = world_of(1_000)
+    for number in range(60):
+        world.share_beat("a", 0, topics=named(read), group_id=f"g{number}")
+        world.answer_sends()
+    gone = [TopicId(topic_id(name)) for name in named(1_000)[read - 1 :]]
+    forget = partial(world.shares.on_topics_deleted, gone, now_ms=world.now_ms, wall_ms=world.wall_ms)
+    assert longest_step(world, forget) < STEP_LINES_MAX
+    kept = [len(group.known_states.topic_ids) for group in world.shares.groups.values()]
+    assert kept == [read - 1] * 60
+
+
 # What comes in between.
 
 

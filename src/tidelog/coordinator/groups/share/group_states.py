@@ -65,6 +65,8 @@ NO_STATE_EPOCH = -1
 """A deletion is of states of all epochs."""
 EPOCH_STEP_MAX = 1 << 20
 """By which the epoch of a group is raised at most: states of a higher one are there, of nobody knows which."""
+TOPICS_AT_ONCE_MAX = 8
+"""That are looked for in the states of each group at once, or of each group: there may be very many groups."""
 TOLD_WORK = 100
 """What it takes to say a line, in elements looked at."""
 LOOK_INTERVAL_MS = 60_000
@@ -351,14 +353,22 @@ class GroupStates:
         gone = frozenset(topic_ids)
         for group_id in list({**self._written.groups, **dict.fromkeys(self._work.group_ids)}):
             group = self._written.groups.get(group_id)
-            if self._work.is_under_way(group_id) or (group is not None and _has_any(group.known_states, gone)):
+            if self._work.is_under_way(group_id) or (group is not None and _may_have_any(group.known_states, gone)):
                 self._work.do_later(group_id, self._forget(group_id, gone))
 
     def _forget(self, group_id: str, gone: frozenset[TopicId]) -> Pieces[None]:
         group = self._written.groups.get(group_id)
-        if group is not None and _has_any(group.known_states, gone):
-            pace = Pace()
-            yield from self._record(group, (yield from group.known_states.without(gone, pace)), pace)
+        if group is None:
+            return
+        pace = Pace()
+        there: list[TopicId] = []
+        for topic_id in gone:
+            if group.known_states.has(topic_id):
+                there.append(topic_id)
+            if pace.counts(1):
+                yield
+        if there:
+            yield from self._record(group, (yield from group.known_states.without(there, pace)), pace)
 
     def on_topics(self, known: Mapping[TopicId, object]) -> None:
         """There are no topics but these."""
@@ -528,8 +538,11 @@ class GroupStates:
         self._written.journal.send(Send(send_id, STATES_ANYWHERE, request))
 
 
-def _has_any(states: RecordedStates, topic_ids: Iterable[TopicId]) -> bool:
-    return any(map(states.has, topic_ids))
+def _may_have_any(states: RecordedStates, topic_ids: frozenset[TopicId]) -> bool:
+    """Whether there may be something of one of these topics: it is looked at where there are few of either."""
+    if len(topic_ids) <= TOPICS_AT_ONCE_MAX:
+        return any(map(states.has, topic_ids))
+    return states.topic_count > TOPICS_AT_ONCE_MAX or not topic_ids.isdisjoint(states.topic_ids)
 
 
 def _may_be_begun(error: KafkaError) -> bool:

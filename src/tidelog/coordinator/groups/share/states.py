@@ -68,13 +68,13 @@ class RecordedStates:
     def size_bytes(self) -> int:
         """About what it takes in memory."""
         names_bytes, partition_count = self._counts
-        return names_bytes + STATE_BYTES * partition_count + TOPIC_BYTES * self._topic_count
+        return names_bytes + STATE_BYTES * partition_count + TOPIC_BYTES * self.topic_count
 
     @property
     def record_bytes(self) -> int:
         """More than its record takes."""
         names_bytes, partition_count = self._counts
-        return names_bytes + PARTITION_RECORD_BYTES * partition_count + TOPIC_RECORD_BYTES * self._topic_count
+        return names_bytes + PARTITION_RECORD_BYTES * partition_count + TOPIC_RECORD_BYTES * self.topic_count
 
     @property
     def partition_count(self) -> int:
@@ -82,7 +82,8 @@ class RecordedStates:
         return self._counts[1]
 
     @property
-    def _topic_count(self) -> int:
+    def topic_count(self) -> int:
+        """Of how many topics there is something, those counted again that are in several parts."""
         return len(self.initializing) + len(self.initialized) + len(self.deleting)
 
     @cached_property
