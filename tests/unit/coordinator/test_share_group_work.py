@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.executed_lines import executed_lines
 from support.fixtures.coordinated_consumers import topic_id
 from support.fixtures.coordinated_sharers import Sharers
-from tidelog.base.errors import Code
+from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.consumer import assignment, long_records
@@ -272,6 +272,21 @@ def test_a_target_that_is_made_when_its_member_leaves_is_not_recorded() -> None:
 
 
 # A refusal.
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_members_that_join_many_groups_at_once_find_the_room_that_there_is() -> None:
+    one = Sharers(AT_ONCE, topics=dict.fromkeys(named(50), 0))
+    one.share_beat("a", 0, topics=named(50))
+    one.pass_ms(0)
+    one_bytes = one.memory.used_bytes
+    world = Sharers(AT_ONCE, topics=dict.fromkeys(named(50), 0), memory_bytes=3 * one_bytes)
+    joined = [world.share_beat("a", 0, topics=named(50), group_id=f"g{number}") for number in range(20)]
+    world.pass_ms(0)
+    refused = [request_id for request_id in joined if isinstance(world.answers[request_id], KafkaError)]
+    assert {world.refused(request_id) for request_id in refused} == {Code.GROUP_MAX_SIZE_REACHED}
+    assert world.memory.used_bytes < 4 * one_bytes + 1_000
+    assert len(world.shares.groups) == 20 - len(refused)
 
 
 def test_a_group_that_is_made_anew_is_not_refused_what_its_predecessor_was() -> None:

@@ -224,6 +224,7 @@ class ShareGroups:
         records = yield from change.records(pace)
         if group_id not in self.groups:
             self._group(group_id, is_joining=is_joining)  # another kind of group may have come meanwhile
+        self._check_room(group_id, old, new)  # other groups may have taken it meanwhile
         lacks_states = group.lacks_states
         self._written.write(group_id, records)
         group = self.groups[group_id]
