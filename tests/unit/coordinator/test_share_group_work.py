@@ -319,6 +319,18 @@ def test_a_group_that_is_made_anew_is_not_refused_what_its_predecessor_was() -> 
     assert world.share_group.target_epoch == refused_at
 
 
+def test_a_refusal_of_what_a_share_coordinators_answer_leads_to_is_told() -> None:
+    world = Sharers(AT_ONCE, topics=dict.fromkeys(named(40), 1), answers_at_once=False)
+    world.alter({name: {0: 1} for name in named(20)})
+    world.answer_sends()
+    deleted = world.delete_group()
+    world.alter({name: {0: 1} for name in named(40)[20:]})
+    world.coordinator.batch_size_bytes_max = world.batch_bytes = 500  # holds no record of what is to be deleted more
+    world.answer_send(0)
+    world.drive()
+    assert world.refused(deleted) == Code.INVALID_REQUEST
+
+
 # The epochs of states.
 
 

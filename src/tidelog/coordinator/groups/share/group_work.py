@@ -66,10 +66,7 @@ class GroupWork:
         """Do something about a group: its first piece at once, if nothing is under way there.
 
         Args:
-            request_id: that is answered by it, and with what it raises later, or if the coordinator resigns before.
-
-        Raises:
-            KafkaError: what the first piece raises.
+            request_id: that is answered by it, and with what it raises, or if the coordinator resigns before.
         """
         waiting = self._under_way.get(group_id)
         work = _Work(pieces, request_id)
@@ -78,12 +75,7 @@ class GroupWork:
             return
         self.at = at
         waiting = self._under_way[group_id] = deque((work,))
-        try:
-            is_done = _is_done(pieces)
-        except BaseException:
-            self._end(group_id, waiting)
-            raise
-        if is_done:
+        if self._is_done(work):
             self._end(group_id, waiting)
 
     def do_later(self, group_id: str, pieces: Pieces[None]) -> None:
@@ -99,15 +91,8 @@ class GroupWork:
         waiting = self._under_way[group_id] = self._under_way.pop(group_id)
         pace = Pace()
         while waiting:
-            work = waiting[0]
-            try:
-                if not _is_done(work.pieces):
-                    return
-            except KafkaError as error:
-                if work.request_id is None:
-                    logger.warning("%s", error)
-                else:
-                    self._journal.answer(work.request_id, error.with_traceback(None))
+            if not self._is_done(waiting[0]):
+                return
             self._end(group_id, waiting)
             if pace.counts(WORK):
                 return
@@ -125,11 +110,16 @@ class GroupWork:
         if not waiting:
             del self._under_way[group_id]
 
-
-def _is_done(pieces: Pieces[None]) -> bool:
-    """Do the next piece. Returns whether it was the last."""
-    try:
-        next(pieces)
-    except StopIteration:
-        return True
-    return False
+    def _is_done(self, work: _Work) -> bool:
+        """Do the next piece. Returns whether it was the last; what it raises is the answer."""
+        try:
+            next(work.pieces)
+        except StopIteration:
+            return True
+        except KafkaError as error:
+            if work.request_id is None:
+                logger.warning("%s", error)
+            else:
+                self._journal.answer(work.request_id, error.with_traceback(None))
+            return True
+        return False

@@ -241,11 +241,7 @@ class ShareGroupOffsets:
     # Forget a group.
 
     def on_delete_group(self, request_id: RequestId, group_id: str, at: Moment) -> None:
-        """Answered with a `DeletableGroupResult`, once nothing is kept of it anywhere.
-
-        Raises:
-            KafkaError: NON_EMPTY_GROUP.
-        """
+        """Answered with a `DeletableGroupResult`, once nothing is kept of it anywhere."""
         self._work.do(group_id, self._delete_group(request_id, group_id), at, request_id)
 
     def _delete_group(self, request_id: RequestId, group_id: str) -> Pieces[None]:
