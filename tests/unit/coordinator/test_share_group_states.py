@@ -330,6 +330,7 @@ def test_a_deletion_that_comes_late_spares_what_was_begun_since() -> None:
     world.forget("t")
     late = world.pending[0]
     world.fail_over()
+    world.pass_ms(0)
     world.answer_sends()
     world.share("b", "t")
     world.answer_sends()
@@ -417,6 +418,7 @@ def test_the_next_leader_finishes_a_deletion() -> None:
     world.delete_group()
     world.pending.clear()
     world.fail_over()
+    world.pass_ms(0)
     world.answer_sends()
     assert not world.kept
     assert not world.share_group.known_states.topic_ids

@@ -18,6 +18,7 @@ from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.consumer import assignment, long_records
 from tidelog.coordinator.groups.consumer.assignment import Pace, finished
 from tidelog.coordinator.groups.share import recorded
+from tidelog.coordinator.groups.share.group_states import GroupStates
 from tidelog.coordinator.groups.share.member import ShareCurrent, ShareSubscription, target_value
 from tidelog.coordinator.groups.share.settings import ShareGroupSettings
 from tidelog.coordinator.groups.share.states import RecordedStates, TopicStates
@@ -163,6 +164,28 @@ def test_no_step_is_long_though_thousands_of_topics_go_at_once_that_no_group_has
     assert longest_step(world, forget) < STEP_LINES_MAX
     kept = [len(group.known_states.topic_ids) for group in world.shares.groups.values()]
     assert kept == [read - 1] * 60
+
+
+def test_no_step_is_long_though_the_deletions_of_many_groups_are_undone() -> None:
+    world = world_of(100)
+    for number in range(20):
+        world.alter({name: {0: 1} for name in named(100)}, group_id=f"g{number}")
+        world.pass_ms(0)
+        world.answer_sends()
+        world.pass_ms(0)
+    for number in range(20):
+        world.delete_group(f"g{number}")
+        world.pass_ms(0)
+    assert len(world.pending) == 20
+    world.pending.clear()  # the leader is no more
+    lines = []
+    start = GroupStates.start
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GroupStates, "start", lambda *args: lines.append(executed_lines(lambda: start(*args))))
+        world.fail_over()
+    assert max(lines) < STEP_LINES_MAX
+    assert longest_step(world) < STEP_LINES_MAX
+    assert not world.kept
 
 
 # What comes in between.

@@ -336,11 +336,11 @@ class GroupStates:
 
     # What happens.
 
-    def start(self, at: Moment) -> None:
+    def start(self) -> None:
         """The coordinator became active: an earlier leader may have left deletions undone."""
         for group in list(self._written.groups.values()):
             if group.known_states.deleting and self._written.topics is not None:
-                self._work.do(group.group_id, self._delete_again(group), at)
+                self._work.do_later(group.group_id, self._delete_again(group))
 
     def _delete_again(self, group: ShareGroup) -> Pieces[None]:
         states = group.known_states

@@ -150,7 +150,7 @@ class ShareGroups:
         for group in self.groups.values():
             for member_id in group.subscriptions:
                 self._watch(group.group_id, member_id, at)
-        self._states.start(at)
+        self._states.start()
 
     def on_topics_deleted(self, topic_ids: Collection[TopicId], *, now_ms: int, wall_ms: int) -> None:
         """Nothing is kept of topics that are no more."""
