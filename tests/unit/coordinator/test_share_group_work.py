@@ -366,6 +366,15 @@ def test_states_of_a_much_higher_epoch_are_begun_anew_after_a_few_heartbeats() -
     assert world.reads("a") == {"t": {0}}
 
 
+def test_epochs_are_not_raised_beyond_what_can_be_recorded() -> None:
+    world = Sharers(AT_ONCE, topics={"t": 1})
+    world.kept["g", world.state_id("t", 0)] = ((1 << 31) - 1, 5)
+    world.share("a")
+    for _ in range(2_100):
+        world.share_on("a")
+    assert world.share_group.epoch < 1 << 31
+
+
 # Records.
 
 TOPIC_STATES = st.dictionaries(

@@ -65,6 +65,8 @@ NO_STATE_EPOCH = -1
 """A deletion is of states of all epochs."""
 EPOCH_STEP_MAX = 1 << 20
 """By which the epoch of a group is raised at most: states of a higher one are there, of nobody knows which."""
+STEPPED_EPOCH_MAX = 1 << 30
+"""From here on it is raised by one: an epoch beyond 31 bits cannot be recorded, and takes the coordinator offline."""
 TOPICS_AT_ONCE_MAX = 8
 """That are looked for in the states of each group at once, or of each group: there may be very many groups."""
 TOLD_WORK = 100
@@ -437,7 +439,8 @@ class GroupStates:
             self._beginning.pop(sent.group_id, None)
         group = self._written.groups.get(sent.group_id)
         if group is not None:
-            group.epoch_step = min(2 * group.epoch_step, EPOCH_STEP_MAX) if is_fenced else 1
+            is_to_step = is_fenced and group.epoch < STEPPED_EPOCH_MAX
+            group.epoch_step = min(2 * group.epoch_step, EPOCH_STEP_MAX) if is_to_step else 1
             if failed is not None:
                 group.lacks_states = True  # heartbeats have looked away while it was under way
             if lost:
