@@ -294,6 +294,40 @@ def test_a_target_that_is_made_when_its_member_leaves_is_not_recorded() -> None:
         assert set(world.share_group.targets) <= {"a"}, count
 
 
+@pytest.mark.usefixtures("in_pieces")
+def test_what_waits_for_its_turn_is_not_done_if_whoever_asked_is_gone() -> None:
+    world = Sharers(AT_ONCE, topics={"t": 1, "u": 1})
+    world.alter({"t": {0: 6}})
+    world.pass_ms(0)
+    done = world.alter({"t": {0: 7}})
+    waiting = [
+        world.alter({"t": {0: 8}}),
+        world.share_beat("a", 0, topics=["t"]),
+        world.forget("t"),
+        world.delete_group(),
+    ]
+    stays = world.alter({"u": {0: 9}})
+    for request_id in (done, *waiting):
+        world.coordinator.on_disconnected(request_id, now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.pass_ms(0)
+    assert world.altered(done) == {("t", 0): Code.NONE}, "it had begun"
+    assert world.altered(stays) == {("u", 0): Code.NONE}
+    assert world.starts("t") == {0: 7}
+    assert not set(waiting) & set(world.answers)
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_a_member_that_leaves_and_does_not_wait_for_the_answer_is_out() -> None:
+    world = Sharers(AT_ONCE)
+    world.share_beat("a", 0, topics=["t"])
+    world.pass_ms(0)
+    world.share_beat("b", 0, topics=["t"])
+    left = world.share_beat("a", -1, topics=["t"])
+    world.coordinator.on_disconnected(left, now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.pass_ms(0)
+    assert set(world.share_group.subscriptions) == {"b"}
+
+
 # A refusal.
 
 

@@ -337,6 +337,7 @@ class GroupCoordinator:
         A member stays until its session ends: it may be back in a moment. One that was never told its id cannot.
         """
         self.classic_groups.on_disconnected(Moment(now_ms, wall_ms), request_id)
+        self.share_groups.on_disconnected(request_id)
 
     def on_topics_deleted(self, topics: Collection[str], *, now_ms: int, wall_ms: int) -> None:
         """Forget the offsets in topics that are no more. A topic of the same name would be another one."""

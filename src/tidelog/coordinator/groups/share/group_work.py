@@ -30,7 +30,7 @@ WORK = 250
 """What something takes that is done at once, in elements looked at: what has waited is done some at a time."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Work:
     pieces: Pieces[None]
     request_id: RequestId | None
@@ -47,6 +47,7 @@ class GroupWork:
         self.at = Moment(0, 0)
         self._journal = journal
         self._under_way: dict[str, deque[_Work]] = {}
+        self._droppable: dict[RequestId, _Work] = {}  # what has not begun, and is for those alone who asked
 
     @property
     def is_idle(self) -> bool:
@@ -62,16 +63,28 @@ class GroupWork:
         """Whether something is being done about a group."""
         return group_id in self._under_way
 
-    def do(self, group_id: str, pieces: Pieces[None], at: Moment, request_id: RequestId | None = None) -> None:
+    def do(
+        self,
+        group_id: str,
+        pieces: Pieces[None],
+        at: Moment,
+        request_id: RequestId | None = None,
+        *,
+        is_droppable: bool = False,
+    ) -> None:
         """Do something about a group: its first piece at once, if nothing is under way there.
 
         Args:
             request_id: that is answered by it, and with what it raises, or if the coordinator resigns before.
+            is_droppable: whether it need not be done if whoever asked is gone before it begins. It may hold much, and
+                one that asks and goes, again and again, would have it held without bound.
         """
         waiting = self._under_way.get(group_id)
         work = _Work(pieces, request_id)
         if waiting is not None:
             waiting.append(work)
+            if is_droppable and request_id is not None:
+                self._droppable[request_id] = work
             return
         self.at = at
         waiting = self._under_way[group_id] = deque((work,))
@@ -81,6 +94,12 @@ class GroupWork:
     def do_later(self, group_id: str, pieces: Pieces[None]) -> None:
         """As `do`, of what happens to many groups or members at once: none of it is done now."""
         self._under_way.setdefault(group_id, deque()).append(_Work(pieces, None))
+
+    def on_disconnected(self, request_id: RequestId) -> None:
+        """Nobody waits for that answer any more."""
+        work = self._droppable.pop(request_id, None)
+        if work is not None:
+            work.pieces, work.request_id = _nothing(), None
 
     def step(self, at: Moment) -> None:
         """Do the next piece of what is under way about one group; then it is another one's turn."""
@@ -104,6 +123,7 @@ class GroupWork:
                 if one.request_id is not None:
                     self._journal.answer_at_once(one.request_id, error)
         self._under_way.clear()
+        self._droppable.clear()
 
     def _end(self, group_id: str, waiting: deque[_Work]) -> None:
         waiting.popleft()
@@ -112,6 +132,8 @@ class GroupWork:
 
     def _is_done(self, work: _Work) -> bool:
         """Do the next piece. Returns whether it was the last; what it raises is the answer."""
+        if work.request_id is not None:
+            self._droppable.pop(work.request_id, None)
         try:
             next(work.pieces)
         except StopIteration:
@@ -123,3 +145,7 @@ class GroupWork:
                 self._journal.answer(work.request_id, error.with_traceback(None))
             return True
         return False
+
+
+def _nothing() -> Pieces[None]:
+    yield from ()

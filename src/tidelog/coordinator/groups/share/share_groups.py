@@ -110,10 +110,11 @@ class ShareGroups:
         def beat(at: Moment) -> None:
             check_heartbeat(request)
             if request.member_epoch == LEAVE_MEMBER_EPOCH:
-                pieces = self._leave(request_id, request)
+                pieces = self._leave(request_id, request.group_id, request.member_id)
             else:
                 pieces = self._beat(request_id, request, client_id, client_host)
-            self._work.do(request.group_id, pieces, at, request_id)
+            is_droppable = request.subscribed_topic_names is not None and request.member_epoch != LEAVE_MEMBER_EPOCH
+            self._work.do(request.group_id, pieces, at, request_id, is_droppable=is_droppable)
 
         self._journal.run(request_id, now_ms, wall_ms, beat)
 
@@ -166,6 +167,10 @@ class ShareGroups:
         """The share coordinators answered."""
         if self._journal.is_active:
             self._states.on_sent(send_id, outcome, Moment(now_ms, wall_ms))
+
+    def on_disconnected(self, request_id: RequestId) -> None:
+        """See `GroupCoordinator.on_disconnected`. A member that leaves need not wait for the answer."""
+        self._work.on_disconnected(request_id)
 
     def on_due(self, alarm: Alarm, at: Moment) -> None:
         """A member was not heard of: it is out."""
@@ -309,11 +314,11 @@ class ShareGroups:
 
     # Leaving.
 
-    def _leave(self, request_id: RequestId, request: ShareGroupHeartbeatRequest) -> Pieces[None]:
-        group = self._group(request.group_id)
-        group.member(request.member_id)
-        yield from self._remove(group, request.member_id)
-        answer = ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVE_MEMBER_EPOCH)
+    def _leave(self, request_id: RequestId, group_id: str, member_id: str) -> Pieces[None]:
+        group = self._group(group_id)
+        group.member(member_id)
+        yield from self._remove(group, member_id)
+        answer = ShareGroupHeartbeatResponse(member_id=member_id, member_epoch=LEAVE_MEMBER_EPOCH)
         self._journal.answer(request_id, answer)
 
     def _throw_out(self, alarm: Alarm) -> Pieces[None]:

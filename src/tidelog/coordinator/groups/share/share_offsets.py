@@ -80,7 +80,7 @@ class ShareGroupOffsets:
         """
 
         def alter(at: Moment) -> None:
-            self._work.do(request.group_id, self._alter(request_id, request), at, request_id)
+            self._work.do(request.group_id, self._alter(request_id, request), at, request_id, is_droppable=True)
 
         self._written.journal.run(request_id, now_ms, wall_ms, alter)
 
@@ -183,7 +183,7 @@ class ShareGroupOffsets:
         """Answered with a `DeleteShareGroupOffsetsResponse`."""
 
         def delete(at: Moment) -> None:
-            self._work.do(request.group_id, self._delete(request_id, request), at, request_id)
+            self._work.do(request.group_id, self._delete(request_id, request), at, request_id, is_droppable=True)
 
         self._written.journal.run(request_id, now_ms, wall_ms, delete)
 
@@ -242,7 +242,7 @@ class ShareGroupOffsets:
 
     def on_delete_group(self, request_id: RequestId, group_id: str, at: Moment) -> None:
         """Answered with a `DeletableGroupResult`, once nothing is kept of it anywhere."""
-        self._work.do(group_id, self._delete_group(request_id, group_id), at, request_id)
+        self._work.do(group_id, self._delete_group(request_id, group_id), at, request_id, is_droppable=True)
 
     def _delete_group(self, request_id: RequestId, group_id: str) -> Pieces[None]:
         pace, group = Pace(), self._empty_group(group_id)
