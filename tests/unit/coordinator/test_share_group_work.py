@@ -17,7 +17,7 @@ from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.consumer import assignment, long_records
 from tidelog.coordinator.groups.consumer.assignment import Pace, finished
-from tidelog.coordinator.groups.share import recorded
+from tidelog.coordinator.groups.share import recorded, share_groups
 from tidelog.coordinator.groups.share.group_states import GroupStates
 from tidelog.coordinator.groups.share.member import ShareCurrent, ShareSubscription, target_value
 from tidelog.coordinator.groups.share.settings import ShareGroupSettings
@@ -326,6 +326,30 @@ def test_a_member_that_leaves_and_does_not_wait_for_the_answer_is_out() -> None:
     world.coordinator.on_disconnected(left, now_ms=world.now_ms, wall_ms=world.wall_ms)
     world.pass_ms(0)
     assert set(world.share_group.subscriptions) == {"b"}
+
+
+@pytest.mark.usefixtures("in_pieces")
+@pytest.mark.parametrize("groups", [1, 3])
+def test_a_group_is_assigned_though_heartbeats_always_wait_for_each_other(
+    groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share_groups, "AT_ONCE_MAX", 0)
+    world = Sharers(AT_ONCE, topics=dict.fromkeys(named(3), 2))
+    group_ids = [f"g{number}" for number in range(groups)]
+    asked: dict[tuple[str, str], RequestId] = {}
+    for _ in range(1_000 * groups):
+        for group_id in group_ids:
+            for member_id in "ab":
+                key = group_id, member_id
+                if key in asked and asked[key] not in world.answers:
+                    continue
+                group = world.shares.groups.get(group_id)
+                epoch = 0 if group is None else group.current(member_id).member_epoch
+                asked[key] = world.share_beat(member_id, epoch, topics=named(3), group_id=group_id)
+        on_time(world)
+    for group_id in group_ids:
+        assert world.shares.groups[group_id].target_count == 6
+        assert all(world.reads(member_id, group_id) for member_id in "ab")
 
 
 # A refusal.

@@ -1,13 +1,14 @@
 """Target assignments of share groups that take long: made in pieces, one group after the other, between requests.
 
 While one is made, the members of its group stay where they are: half of the targets would be of another assignment.
-A piece is done while nothing else is being done about the group. Nobody waits for it: a member learns with a later
-heartbeat what it is to read.
+A piece is done while nothing else that is done about the group has begun. Nobody waits for it: a member learns with a
+later heartbeat what it is to read.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Container
 
 from tidelog.base.errors import KafkaError
 from tidelog.coordinator.groups.consumer.assignment import Pace, Pieces
@@ -39,6 +40,11 @@ class ShareAssignmentRuns:
         """Whether nothing is to be done."""
         return not self._runs
 
+    @property
+    def group_ids(self) -> Container[str]:
+        """The groups of which one is being made."""
+        return self._runs
+
     def is_under_way(self, group: ShareGroup) -> bool:
         """Whether a target assignment is being made for a group."""
         run = self._runs.get(group.group_id)
@@ -56,14 +62,11 @@ class ShareAssignmentRuns:
 
     def step(self, at: Moment) -> None:
         """Do the next piece of an assignment; then it is another one's turn."""
-        if not self._runs:
+        group_id = next((one for one in self._runs if not self._work.is_half_done(one)), None)
+        if group_id is None:
             return
         self._at = at
-        group_id = next(iter(self._runs))
         group, pieces = self._runs.pop(group_id)
-        if self._work.is_under_way(group_id):
-            self._runs[group_id] = group, pieces
-            return
         if self._written.groups.get(group_id) is not group:
             return
         try:

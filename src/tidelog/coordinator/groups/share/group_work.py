@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from tidelog.base.errors import KafkaError
@@ -34,6 +34,7 @@ WORK = 250
 class _Work:
     pieces: Pieces[None]
     request_id: RequestId | None
+    has_begun: bool = False
 
 
 class GroupWork:
@@ -60,8 +61,13 @@ class GroupWork:
         return self._under_way
 
     def is_under_way(self, group_id: str) -> bool:
-        """Whether something is being done about a group."""
+        """Whether something is being done about a group, or is to be."""
         return group_id in self._under_way
+
+    def is_half_done(self, group_id: str) -> bool:
+        """Whether something that is being done about a group has begun, so that nothing else may change the group."""
+        waiting = self._under_way.get(group_id)
+        return waiting is not None and waiting[0].has_begun
 
     def do(
         self,
@@ -101,8 +107,12 @@ class GroupWork:
         if work is not None:
             work.pieces, work.request_id = _nothing(), None
 
-    def step(self, at: Moment) -> None:
-        """Do the next piece of what is under way about one group; then it is another one's turn."""
+    def step(self, at: Moment, assigned: Container[str]) -> None:
+        """Do the next piece of what is under way about one group; then it is another one's turn.
+
+        Args:
+            assigned: groups of which an assignment is being made: what has taken long is followed by a piece of that.
+        """
         if not self._under_way:
             return
         self.at = at
@@ -110,10 +120,11 @@ class GroupWork:
         waiting = self._under_way[group_id] = self._under_way.pop(group_id)
         pace = Pace()
         while waiting:
+            had_begun = waiting[0].has_begun
             if not self._is_done(waiting[0]):
                 return
             self._end(group_id, waiting)
-            if pace.counts(WORK):
+            if pace.counts(WORK) or (had_begun and group_id in assigned):
                 return
 
     def release(self, error: KafkaError) -> None:
@@ -132,6 +143,7 @@ class GroupWork:
 
     def _is_done(self, work: _Work) -> bool:
         """Do the next piece. Returns whether it was the last; what it raises is the answer."""
+        work.has_begun = True
         if work.request_id is not None:
             self._droppable.pop(work.request_id, None)
         try:

@@ -178,7 +178,7 @@ class ShareGroups:
 
     def on_time(self, at: Moment) -> None:
         """Do what takes long, and assign, for a while."""
-        self._work.step(at)
+        self._work.step(at, self._runs.group_ids)
         self._runs.step(at)
 
     def release(self, error: KafkaError) -> None:
