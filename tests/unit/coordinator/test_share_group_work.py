@@ -299,7 +299,11 @@ def test_what_waits_for_its_turn_is_not_done_if_whoever_asked_is_gone() -> None:
     world = Sharers(AT_ONCE, topics={"t": 1, "u": 1})
     world.alter({"t": {0: 6}})
     world.pass_ms(0)
+    end = len(world.log)
     done = world.alter({"t": {0: 7}})
+    while len(world.log) == end:
+        on_time(world)
+    assert done not in world.answers
     waiting = [
         world.alter({"t": {0: 8}}),
         world.share_beat("a", 0, topics=["t"]),
@@ -310,10 +314,39 @@ def test_what_waits_for_its_turn_is_not_done_if_whoever_asked_is_gone() -> None:
     for request_id in (done, *waiting):
         world.coordinator.on_disconnected(request_id, now_ms=world.now_ms, wall_ms=world.wall_ms)
     world.pass_ms(0)
-    assert world.altered(done) == {("t", 0): Code.NONE}, "it had begun"
+    assert world.altered(done) == {("t", 0): Code.NONE}, "it was written"
     assert world.altered(stays) == {("u", 0): Code.NONE}
     assert world.starts("t") == {0: 7}
     assert not set(waiting) & set(world.answers)
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_what_has_changed_nothing_yet_is_not_done_if_whoever_asked_is_gone() -> None:
+    asked: dict[str, Callable[[Sharers], RequestId]] = {
+        "alter": lambda world: world.alter({"t": {0: 8}}),
+        "forget": lambda world: world.forget("t"),
+        "delete": lambda world: world.delete_group(),
+    }
+    for what, ask in asked.items():
+        outcomes = set()
+        for count in range(40):
+            world = Sharers(AT_ONCE, topics={"t": 1, "u": 1})
+            world.alter({"t": {0: 7}})
+            world.pass_ms(0)
+            before, log = world.share_group.clone().canonical(), len(world.log)
+            request_id = ask(world)
+            pieces(world, count)
+            is_kept = len(world.log) > log
+            world.coordinator.on_disconnected(request_id, now_ms=world.now_ms, wall_ms=world.wall_ms)
+            world.pass_ms(0)
+            assert (request_id in world.answers) >= is_kept, (what, count)
+            if request_id not in world.answers:
+                assert world.share_group.canonical() == before, (what, count)
+            outcomes.add(request_id in world.answers)
+            later = world.share_beat("b", 0, topics=["u"])
+            world.pass_ms(0)
+            world.share_heard(later)
+        assert outcomes == {False, True}, what
 
 
 @pytest.mark.usefixtures("in_pieces")

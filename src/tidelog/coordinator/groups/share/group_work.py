@@ -48,7 +48,7 @@ class GroupWork:
         self.at = Moment(0, 0)
         self._journal = journal
         self._under_way: dict[str, deque[_Work]] = {}
-        self._droppable: dict[RequestId, _Work] = {}  # what has not begun, and is for those alone who asked
+        self._droppable: dict[RequestId, _Work] = {}  # what has changed nothing yet, and is for those alone who asked
 
     @property
     def is_idle(self) -> bool:
@@ -82,15 +82,15 @@ class GroupWork:
 
         Args:
             request_id: that is answered by it, and with what it raises, or if the coordinator resigns before.
-            is_droppable: whether it need not be done if whoever asked is gone before it begins. It may hold much, and
-                one that asks and goes, again and again, would have it held without bound.
+            is_droppable: whether it need not be done if whoever asked is gone before `keep` is called. It may hold
+                much, and one that asks and goes, again and again, would have it held without bound.
         """
         waiting = self._under_way.get(group_id)
         work = _Work(pieces, request_id)
+        if is_droppable and request_id is not None:
+            self._droppable[request_id] = work
         if waiting is not None:
             waiting.append(work)
-            if is_droppable and request_id is not None:
-                self._droppable[request_id] = work
             return
         self.at = at
         waiting = self._under_way[group_id] = deque((work,))
@@ -100,6 +100,10 @@ class GroupWork:
     def do_later(self, group_id: str, pieces: Pieces[None]) -> None:
         """As `do`, of what happens to many groups or members at once: none of it is done now."""
         self._under_way.setdefault(group_id, deque()).append(_Work(pieces, None))
+
+    def keep(self, request_id: RequestId) -> None:
+        """What a request asks is about to change something: from now on it is done to its end."""
+        self._droppable.pop(request_id, None)
 
     def on_disconnected(self, request_id: RequestId) -> None:
         """Nobody waits for that answer any more."""
@@ -137,15 +141,15 @@ class GroupWork:
         self._droppable.clear()
 
     def _end(self, group_id: str, waiting: deque[_Work]) -> None:
-        waiting.popleft()
+        work = waiting.popleft()
+        if work.request_id is not None:
+            self._droppable.pop(work.request_id, None)
         if not waiting:
             del self._under_way[group_id]
 
     def _is_done(self, work: _Work) -> bool:
         """Do the next piece. Returns whether it was the last; what it raises is the answer."""
         work.has_begun = True
-        if work.request_id is not None:
-            self._droppable.pop(work.request_id, None)
         try:
             next(work.pieces)
         except StopIteration:

@@ -193,6 +193,7 @@ class ShareGroups:
     def _beat(
         self, request_id: RequestId, request: ShareGroupHeartbeatRequest, client_id: str, client_host: str
     ) -> Pieces[None]:
+        self._work.keep(request_id)  # what the group lacks is noted before it is written
         pace = Pace()
         is_joining = request.member_epoch == JOIN_MEMBER_EPOCH
         group = self._group(request.group_id, is_joining=is_joining)

@@ -112,6 +112,7 @@ class ShareGroupOffsets:
         record = yield from recorded.states_record(group_id, states, pace)
         self._empty_group(group_id, may_be_new=True)  # another kind of group may have come meanwhile
         self._check_room(group, states)
+        self._work.keep(request_id)
         self._written.write(group_id, (recorded.group_record(group_id, epoch, group.metadata_hash), record))
         ids: list[StateId] = []
         for one in ids_of(topics):
@@ -192,7 +193,7 @@ class ShareGroupOffsets:
         group = self._empty_group(request.group_id)
         rows, topics = yield from self._deletable(group, request, pace)
         answer = DeleteShareGroupOffsetsResponse(responses=rows)
-        ids = yield from self._begin_deletion(group, topics, pace)
+        ids = yield from self._begin_deletion(request_id, group, topics, pace)
 
         def done(outcomes: StateOutcomes, pace: Pace) -> Pieces[None]:
             refused = yield from _refused(ids, outcomes, pace)
@@ -253,7 +254,7 @@ class ShareGroupOffsets:
                 topics[topic_id] = one.name
                 if pace.counts(1):
                     yield
-        ids = yield from self._begin_deletion(group, topics, pace)
+        ids = yield from self._begin_deletion(request_id, group, topics, pace)
 
         def done(outcomes: StateOutcomes, pace: Pace) -> Pieces[None]:
             journal = self._written.journal
@@ -285,11 +286,12 @@ class ShareGroupOffsets:
     # How.
 
     def _begin_deletion(
-        self, group: ShareGroup, topics: Mapping[TopicId, str], pace: Pace
+        self, request_id: RequestId, group: ShareGroup, topics: Mapping[TopicId, str], pace: Pace
     ) -> Pieces[tuple[StateId, ...]]:
         """Record that what there is of topics is to go. Returns the states."""
         ids = yield from self._states.ids_to_delete(group.known_states, topics, pace)
         states = yield from group.known_states.ending(topics, pace)
+        self._work.keep(request_id)
         if ids and states != group.known_states:
             record = yield from recorded.states_record(group.group_id, states, pace)
             self._written.write(group.group_id, (record,))
