@@ -1,5 +1,5 @@
 # make demo     the main job: real flights through three nodes that are ruined, checked to the record
-# make test     a test of every rule, on JOBS processes (three for two cores)
+# make test     a test of every rule, on JOBS processes (four for two cores)
 # make test-all   those marked slow as well, which show the same in a longer form, with twice the examples
 # make test-fast  what whoever edits runs again and again: everything that starts no process, in about two minutes
 # make lint     formatting, types, import contracts
@@ -27,8 +27,8 @@ CHAOS_MINUTES ?= 60
 CHAOS_ARGS ?=
 WORLDS ?=
 PYTEST_ARGS ?=
-# Half as many again as there are cores: some tests wait, for sessions and elections, while others compute.
-JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 2 ? n * 3 / 2 : 3)))
+# Twice as many as there are cores: some tests wait, for sessions and elections, while others compute.
+JOBS ?= $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
 # A file of tests, or a folder that starts something dear (tests/support/one_process.py), is run by one process.
 SPREAD = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 FAST := tests/unit tests/contracts tests/scenarios

@@ -55,12 +55,14 @@ class Plan:
         kind: the row of the table that it counts for.
         faults: are drawn from these.
         seconds: how long faults are begun.
+        is_bare: without groups and copies beside the load.
     """
 
     kind: str
     faults: Sequence[Fault]
     seed: int
     seconds: float
+    is_bare: bool = False
 
     @property
     def cost(self) -> Cost:
@@ -129,7 +131,7 @@ class _Round:
             readers=readers,
             codec=self.dice.choice(CODECS),
         )
-        beside = None if is_telling else _Beside.of(cluster, self.dice, plan.topic)
+        beside = None if is_telling or plan.is_bare else _Beside.of(cluster, self.dice, plan.topic)
         try:
             self._play_with(load, beside)
         except StoppedError:

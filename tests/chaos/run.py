@@ -130,7 +130,13 @@ def _plans(options: argparse.Namespace, faults: Sequence[Fault]) -> Iterator[Pla
             kind = min(seconds, key=lambda one: seconds[one])
             seconds[kind] += options.round_seconds
             played = by_kind[kind]
-        yield Plan(kind=kind, faults=played, seed=seed + number - 1, seconds=options.round_seconds)
+        yield Plan(
+            kind=kind,
+            faults=played,
+            seed=seed + number - 1,
+            seconds=options.round_seconds,
+            is_bare=options.bare,
+        )
 
 
 def _playable(*, is_sealed: bool) -> list[Fault]:
@@ -182,6 +188,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--keep", type=Path, default=OUTPUT, help="where to put what went wrong")
     parser.add_argument("--home", type=Path, help="where to put the files of nodes; the system's temporary directory")
     parser.add_argument("--ports", action="store_true", help="no namespaces, though there could be")
+    parser.add_argument("--bare", action="store_true", help="no groups and no copies beside what is written and read")
     parser.add_argument("--list", action="store_true", help="name the faults")
     return parser
 

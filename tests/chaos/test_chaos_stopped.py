@@ -28,7 +28,8 @@ class Runner:
         self._log = home / "run.log"
         command = [
             sys.executable, str(RUN), "--home", str(home), "--report", str(home / "report.json"),
-            "--keep", str(home / "kept"), "--seed", "1", "--only", "SIGSTOP", "--round-seconds", "600", *arguments,
+            "--keep", str(home / "kept"), "--seed", "1", "--only", "SIGSTOP", "--round-seconds", "600", "--bare",
+            *arguments,
         ]  # fmt: skip
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
