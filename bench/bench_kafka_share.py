@@ -16,7 +16,7 @@ from support.clients.kafka_peer import java_command
 from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.descriptions import ConfigResource
 
-BYTES_A_RUN = 20_000_000 if QUICK else 50_000_000
+BYTES_A_RUN = 20_000_000 if QUICK else 200_000_000
 INTERVALS = {"group.share.min.heartbeat.interval.ms": "500", "group.share.heartbeat.interval.ms": "500"}
 GROUPS = numbers()
 
