@@ -1,7 +1,7 @@
 # make demo     the main job: real flights through three nodes that are ruined, checked to the record
 # make test     a test of every rule, on JOBS processes (four for two cores)
 # make test-all   those marked slow as well, which show the same in a longer form, with twice the examples
-# make test-fast  what whoever edits runs again and again: everything that starts no process, in about two minutes
+# make test-fast  what whoever edits runs again and again: everything that starts no process, in a minute and a half
 # make lint     formatting, types, import contracts
 # make bench    every benchmark beside its peer
 # make fuzz     the fuzzers, FUZZ_SECONDS each
