@@ -1,7 +1,7 @@
 """Compaction as the node does it: one log at a time, the dirtiest first, in small steps.
 
     loop     choose a log | look whether it still is ours, swap | wait, if the rate says so | ...
-    thread           some steps, each about 1 ms of computing    the next steps
+    thread                  a step: about 1 ms of computing      the next step
 
 The steps run on the executor, so that no disk holds up the loop; each is short, since the interpreter runs one thread
 at a time. What others can see of a log is changed on the loop alone (log/compaction/cleaner_swap.py).
@@ -22,7 +22,7 @@ from tidelog.base.errors import CorruptLogError, DiskError, KafkaError
 from tidelog.base.ids import Offset, TopicPartition
 from tidelog.base.ports import Clock, Disk, Executor
 from tidelog.log import Log
-from tidelog.log.compaction.cleaner import CleanedGroup, CleanerStep, LogCleaner
+from tidelog.log.compaction.cleaner import CleanedGroup, LogCleaner
 from tidelog.log.compaction.cleaner_checkpoint import read_cleaner_offsets, write_cleaner_offsets
 from tidelog.log.compaction.cleaner_range import DirtyRange
 from tidelog.metadata.configs import BrokerSettings
@@ -36,8 +36,6 @@ logger = logging.getLogger("tidelog.server.cleaner")
 
 T = TypeVar("T")
 
-STEPS_AT_ONCE = 8
-"""About as many milliseconds on a thread. Each lets the event loop go on where it waits."""
 RETRY_MS = 60_000
 """How long a log is left alone whose disk refused."""
 
@@ -199,7 +197,7 @@ class Cleaner:
         started_ms = self._clock.now_ms()
         moved_bytes = 0
         while True:
-            step = await self._off_the_loop(partial(_some_steps, job))
+            step = await self._off_the_loop(job.step)
             async with partition.log_lock:  # nobody truncates the log meanwhile
                 if not self._is_ours(partition) or partition.log is not log:
                     return False  # it may lie in another directory by now
@@ -274,19 +272,6 @@ class Cleaner:
             if topic_partition not in self._retry_at_ms and error.errno != errno.ENOENT:
                 logger.error("%s was not compacted; tried again every minute: %s", topic_partition, error)
             self._retry_at_ms[topic_partition] = self._clock.now_ms() + RETRY_MS
-
-
-def _some_steps(job: LogCleaner) -> CleanerStep:
-    """Steps until something is to be swapped, or some milliseconds have passed: the way to a thread and back takes as
-    long as half a step.
-    """
-    size_bytes = 0
-    for _ in range(STEPS_AT_ONCE):
-        step = job.step()
-        size_bytes += step.size_bytes
-        if step.is_done or step.ready is not None:
-            break
-    return step._replace(size_bytes=size_bytes)
 
 
 def _urgency(dirty: DirtyRange) -> tuple[bool, float]:
