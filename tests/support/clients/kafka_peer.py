@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import NoReturn
 
 from support.clients.wire_client import WireClient
 from support.fixtures.waiting import wait_until
+from tidelog.cli.ports import free_ports
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataResponse
 
@@ -126,7 +126,7 @@ class KafkaPeer:
         self._flags = flags
         self.log_dir = directory / "data"
         self.log_path = directory / "console.log"
-        self.port, self.controller_port = _free_ports(2)
+        self.port, self.controller_port = free_ports("127.0.0.1", [None, None])
         self.voters = [self.voter]
         self.pid = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -300,12 +300,3 @@ class KafkaCluster:
         """Leave nothing running."""
         for node in self.nodes.values():
             node.close()
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listened on a moment ago."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports

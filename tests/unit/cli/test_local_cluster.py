@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tidelog.base.errors import ConfigError, DiskError
+from tidelog.cli import ports
 from tidelog.cli.command import UsageError
 from tidelog.cli.node_directories import owner_of
 from tidelog.cli.ports import free_ports
@@ -234,3 +238,25 @@ def test_free_ports_keep_what_is_free_and_avoid_what_is_not() -> None:
     kept = found[1]
     assert free_ports(HOST, [kept, None])[0] == kept
     assert free_ports(HOST, [kept], avoid=[kept]) != [kept]
+
+
+def test_a_port_of_a_node_that_is_down_is_not_given_to_another_process() -> None:
+    mine = free_ports(HOST, [None, None])
+    program = (
+        "import sys; from tidelog.cli import ports; "
+        "ports.LOWEST, below = int(sys.argv[1]), int(sys.argv[1]) + 1; ports._ephemeral_start = lambda: below; "
+        "print(*ports.free_ports('127.0.0.1', [None]), *ports.free_ports('127.0.0.1', [int(sys.argv[1])]))"
+    )
+    for port in mine:
+        others = subprocess.run([sys.executable, "-c", program, str(port)], capture_output=True, check=True, text=True)
+        new, kept = map(int, others.stdout.split())
+        assert new != port, "the only one that is free was claimed here"
+        assert kept == port, "a cluster that had it before has it again"
+
+
+def test_where_no_claim_can_be_kept_ports_are_given_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    monkeypatch.setattr(ports, "_claims", ports._Claims())
+    assert len(set(free_ports(HOST, [None, None]))) == 2
