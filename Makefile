@@ -44,10 +44,16 @@ setup: $(READY)
 demo: $(READY)
 	@$(RUN) -m tidelog demo
 
-test: $(READY)
+# A JVM of the tests maps it, where `make peers` fetched Kafka: half of the work of a start.
+ARCHIVE := $(patsubst %/.fetched,%/classes.jsa,$(wildcard peers/kafka/.fetched))
+
+peers/kafka/classes.jsa: peers/kafka/.fetched | $(READY)
+	@$(RUN) tests/support/clients/class_archive.py
+
+test: $(READY) $(ARCHIVE)
 	@$(RUN) -m pytest $(SPREAD) -m "not slow" --hypothesis-profile=half $(PYTEST_ARGS)
 
-test-all: $(READY)
+test-all: $(READY) $(ARCHIVE)
 	@$(RUN) -m pytest $(SPREAD) $(PYTEST_ARGS)
 
 test-fast: $(READY)

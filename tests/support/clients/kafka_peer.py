@@ -47,8 +47,10 @@ BROKER_FLAGS = [
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 ]
-# For programs that end soon after they began.
+CLASS_ARCHIVE = KAFKA_JARS / "classes.jsa"
+# For programs that end soon after they began. A JVM that finds no archive loads the classes one by one.
 TOOL_FLAGS = [
+    f"-XX:SharedArchiveFile={CLASS_ARCHIVE}",
     "-Xmx512m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -87,8 +89,11 @@ def missing_peers(*, jars: Path = KAFKA_JARS) -> str | None:
 def java_command(
     arguments: Sequence[str], *, flags: Sequence[str] = TOOL_FLAGS, classes: Path | None = None
 ) -> list[str]:
-    """How to start a JVM with Kafka's classes, and those of a directory before them, that ends with this process."""
-    path = f"{KAFKA_JARS}/*" if classes is None else f"{classes}:{KAFKA_JARS}/*"
+    """How to start a JVM with Kafka's classes, and those of a directory after them, that ends with this process.
+
+    The class path begins as that of the archive does, which is not used otherwise.
+    """
+    path = f"{KAFKA_JARS}/*" if classes is None else f"{KAFKA_JARS}/*:{classes}"
     command = ["java", *flags, "-cp", path, *arguments]
     if (setpriv := shutil.which("setpriv")) is not None:  # where it is missing, a killed test run leaves it behind
         return [setpriv, "--pdeathsig", "KILL", *command]
