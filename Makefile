@@ -9,7 +9,7 @@
 # make chaos    clusters of real nodes in networks of their own, hurt for CHAOS_MINUTES: what is lost, and who is told
 # make worlds   every state of small worlds of replicas, and what breaks under the rules that were replaced
 # make mutants  change one place of the replication rules at a time, and see whether a test fails: a minute or two
-#               (MUTANTS_ARGS=transactions: of the transaction coordinator)
+#               (MUTANTS_ARGS="quorum --sample 300": some of another package; tests/mutants/run_mutants.py --help)
 # make peers    Apache Kafka and Spark's Kafka connector into peers/, for the tests and benchmarks beside them
 # make setup    what each of these does first: everything it needs, in .venv, once
 # make librdkafka  librdkafka's own tests against three nodes: built from source, half an hour in all

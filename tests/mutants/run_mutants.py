@@ -1,14 +1,17 @@
-"""Change a package in one place at a time, and see if a test fails: `run_mutants.py [transactions] [FILE ...]`.
+"""Change a package in one place at a time, and see if a test fails: `run_mutants.py [TARGET] [--sample N] [FILE ...]`.
 
 The package is `replica/`, unless another of `TARGETS` is named. Each mutant meets the tests of that package in a
 process of its own, the fastest first. Ends with 1 when fewer than 95 % are caught, or one that changes a named rule is
-not. The `known` file says which functions hold a rule, and which mutants change nothing; those are tried all the same,
-since one that is caught was not without effect.
+not. With `--sample` only so many of them are tried, drawn by `--seed`: an estimate, where all would take hours. The
+`known` file says which functions hold a rule, and which mutants change nothing; those are tried all the same, since one
+that is caught was not without effect.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import random
 import sys
 import time
 from collections import Counter
@@ -91,12 +94,14 @@ class Outcome(NamedTuple):
         return next((kind for path, kind in KINDS.items() if self.caught_by.startswith(path)), "another way")
 
 
-def main(files: Sequence[str]) -> int:
-    """Try every mutant of these files; of all, when none are named. Returns the exit status.
-
-    Args:
-        files: of the target that the first of them names, or of `replica`.
-    """
+def main(arguments: Sequence[str]) -> int:
+    """Try every mutant of these files; of all, when none are named. Returns the exit status."""
+    parser = argparse.ArgumentParser(prog="run_mutants.py")
+    parser.add_argument("--sample", type=int, metavar="N", help="try so many of the mutants (default: all)")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="of the sample (default: another)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"a target ({', '.join(TARGETS)}), then its files")
+    options = parser.parse_args(arguments)
+    files = options.names
     target = TARGETS["replica"]
     if files and files[0] in TARGETS:
         target, files = TARGETS[files[0]], files[1:]
@@ -113,6 +118,10 @@ def main(files: Sequence[str]) -> int:
         print(f"error: {stale}", file=sys.stderr)
         return 1
     tried = [mutant for mutant in mutants if not files or mutant.file in files]
+    if options.sample is not None and options.sample < len(tried):
+        print(f"{options.sample} of {len(tried)} mutants, drawn by seed {options.seed}")
+        drawn = set(random.Random(options.seed).sample(range(len(tried)), options.sample))
+        tried = [mutant for index, mutant in enumerate(tried) if index in drawn]
     outcomes: list[Outcome] = []
     began = time.monotonic()
     package = f"tidelog.{target.package}"
