@@ -14,7 +14,7 @@ import pytest
 from support.clients.confluent import learn_topic, new_producer, read_from
 from support.clients.wire_client import WireClient
 from support.fixtures.waiting import wait_until
-from support.load.verifying import verifying_load
+from support.load.verifying import PAUSE_SECONDS, verifying_load
 from support.load.verifying_groups import verifying_group
 from support.nodes.cluster_process import ClusterProcesses
 from tidelog import Admin
@@ -72,6 +72,7 @@ class Transactions:
             while not self._ends.is_set():
                 self._once(number)
                 number += 1
+                self._ends.wait(PAUSE_SECONDS)
         except BaseException as error:
             self._failure = error
         with self._moved:

@@ -24,7 +24,7 @@ __all__ = ["PARTITIONS", "Group", "Load", "Member", "live_through_everything", "
 
 PARTITIONS = 6
 RECORDS_PER_TURN = 30
-TURN_SECONDS = 0.02
+TURN_SECONDS = 0.05
 WAIT_SECONDS = 40.0
 TESTS = Path(__file__).parents[2]
 SOURCE = TESTS.parent / "src"
@@ -62,7 +62,8 @@ class Load:
                     self._topic, b"%d" % number, partition=number % PARTITIONS, on_delivery=self._on_delivery
                 )
                 number += 1
-            self._producer.poll(TURN_SECONDS)
+            self._producer.poll(0)
+            self._stopping.wait(TURN_SECONDS)
         assert self._producer.flush(WAIT_SECONDS) == 0, "records were never acknowledged"
 
     def _on_delivery(self, error: Any, message: Any) -> None:

@@ -1,7 +1,7 @@
 """A load that remembers: producers that note every acknowledgement, readers that note every record they are given.
 
 Each producer and each reader is a client of its own in a thread of its own. Producers keep few records under way, so
-that what a fault hits is never far from what is looked at; they write as fast as they are answered.
+that what a fault hits is never far from what is looked at; they write as fast as they are answered, or pause in between.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from support.load.verifying_clients import DELIVERY_MS_MAX, PLAIN, PRODUCERS, RE
 from tidelog.client.options import CompressionType
 
 PROGRESS_SECONDS_MAX = 60.0
+PAUSE_SECONDS = 0.1
+"""Of a test's producers: what comes of a fault does not depend on how many records are written meanwhile."""
 
 
 class VerifyingLoad:
@@ -26,6 +28,7 @@ class VerifyingLoad:
 
     Args:
         codec: in which producers compress their batches.
+        pause_seconds: of each producer after it has sent a few records to each partition.
 
     Attributes:
         history: what is known so far; judge it only after `finish`.
@@ -41,9 +44,11 @@ class VerifyingLoad:
         producers: Collection[str],
         readers: Collection[str],
         codec: CompressionType = "none",
+        pause_seconds: float = 0.0,
     ) -> None:
         self.bootstrap = bootstrap
         self.codec = codec
+        self.pause_seconds = pause_seconds
         self.topic = topic
         self.partitions = partitions
         self.history = History(idempotent={name for name in producers if name not in PLAIN})
@@ -164,7 +169,9 @@ def verifying_load(
     readers: Collection[str] = READERS,
 ) -> Iterator[VerifyingLoad]:
     """A load on a topic that is there and empty, which has begun to be acknowledged. It ends with the block."""
-    load = VerifyingLoad(bootstrap, topic, partitions, producers=producers, readers=readers)
+    load = VerifyingLoad(
+        bootstrap, topic, partitions, producers=producers, readers=readers, pause_seconds=PAUSE_SECONDS
+    )
     load.start()
     try:
         load.until_acknowledged(1)

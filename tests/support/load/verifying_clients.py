@@ -66,6 +66,9 @@ def _send_with_ours(load: VerifyingLoad, name: str, producer: tidelog.Producer, 
                 record = load.next_record(name, partition)
                 under_way.append((record, producer.send(load.topic, record.value, partition=partition)))
             _settle(load, under_way, UNDER_WAY_MAX)
+        if load.pause_seconds:
+            _settle(load, under_way, 0)
+            load.producing_ended.wait(load.pause_seconds)
 
 
 def _settle(load: VerifyingLoad, under_way: _UnderWay, count_left: int) -> None:
@@ -111,6 +114,9 @@ def produce_with_theirs(load: VerifyingLoad, name: str) -> None:
                 producer.produce(load.topic, record.value, partition=partition, on_delivery=noting(record))
             while len(producer) > UNDER_WAY_MAX:
                 producer.poll(POLL_SECONDS)
+        if load.pause_seconds:
+            load.producing_ended.wait(load.pause_seconds)
+            producer.poll(0)
     assert producer.flush(2 * DELIVERY_MS_MAX / 1_000) == 0, f"{name}: neither acknowledged nor given up in time"
 
 
