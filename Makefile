@@ -51,7 +51,7 @@ peers/kafka/classes.jsa: peers/kafka/.fetched | $(READY)
 	@$(RUN) tests/support/clients/class_archive.py
 
 test: $(READY) $(ARCHIVE)
-	@$(RUN) -m pytest $(SPREAD) -m "not slow" --hypothesis-profile=half $(PYTEST_ARGS)
+	@$(RUN) -m pytest $(SPREAD) -m "not slow" --hypothesis-profile=third $(PYTEST_ARGS)
 
 test-all: $(READY) $(ARCHIVE)
 	@$(RUN) -m pytest $(SPREAD) $(PYTEST_ARGS)

@@ -32,7 +32,7 @@ settings.register_profile(
     print_blob=True,
 )
 # Of `make test`, and of `make test-fast`: fewer of them.
-settings.register_profile("half", settings.get_profile("tidelog"), max_examples=STANDARD // 2)
+settings.register_profile("third", settings.get_profile("tidelog"), max_examples=STANDARD // 3)
 settings.register_profile("fast", settings.get_profile("tidelog"), max_examples=STANDARD // 5)
 # `pytest --hypothesis-profile=explore` looks further, at random.
 settings.register_profile(

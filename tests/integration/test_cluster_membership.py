@@ -418,6 +418,7 @@ def test_controllers_and_brokers_may_be_nodes_of_their_own(tmp_path: Path) -> No
             create(client, "later", partitions=1, replicas=1)
 
 
+@pytest.mark.slow
 def test_a_kill_of_every_node_at_once_loses_nothing_and_leaves_somebody_to_lead(own_cluster: ClusterProcesses) -> None:
     """The machine runs on, so each has all that it wrote, and can show so; else nobody could be elected cleanly."""
     nodes = own_cluster.nodes

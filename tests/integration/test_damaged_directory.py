@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from support.clients.wire_client import WireClient, batch_of
 from support.fixtures.log_files import append, batches, change
 from support.fixtures.waiting import wait_until
-from support.nodes.node import NodeFailedError, NodeProcess
+from support.nodes.node import NodeFailedError, NodeProcess, StartNode
 from tidelog.client.admin.admin import Admin
 
 TOPIC = "kept"
@@ -26,14 +26,23 @@ CHECKPOINTS = (
 START_SECONDS_MAX = 20
 
 
-@pytest.fixture
-def filled(node: NodeProcess) -> NodeProcess:
-    """A node with a topic of RECORDS records, stopped."""
+@pytest.fixture(scope="module")
+def undamaged(start_node: StartNode) -> Path:
+    """The directory of a node with a topic of RECORDS records, which was stopped."""
+    node = start_node()
     with WireClient(node.port) as client:
         client.create_topic(TOPIC)
         client.produce(TOPIC, batch_of(*[b"%d" % i for i in range(RECORDS)]))
     node.stop()
-    return node
+    return node.data_dir
+
+
+@pytest.fixture
+def filled(undamaged: Path, tmp_path: Path) -> Iterator[NodeProcess]:
+    """A stopped node of the test's own, with a copy of that directory."""
+    node = NodeProcess(Path(shutil.copytree(undamaged, tmp_path / "filled")), config={})
+    yield node
+    node.close()
 
 
 def directory(node: NodeProcess) -> Path:

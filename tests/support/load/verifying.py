@@ -1,7 +1,8 @@
 """A load that remembers: producers that note every acknowledgement, readers that note every record they are given.
 
 Each producer and each reader is a client of its own in a thread of its own. Producers keep few records under way, so
-that what a fault hits is never far from what is looked at; they write as fast as they are answered, or pause in between.
+that what a fault hits is never far from what is looked at; they write as fast as they are answered,
+or pause in between.
 """
 
 from __future__ import annotations
