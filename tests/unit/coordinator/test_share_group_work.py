@@ -166,6 +166,19 @@ def test_no_step_is_long_though_thousands_of_topics_go_at_once_that_no_group_has
     assert kept == [read - 1] * 60
 
 
+def test_no_step_is_long_though_a_new_leader_looks_for_the_topics_of_many_groups() -> None:
+    world = world_of(300)
+    for number in range(60):
+        world.share_beat("a", 0, topics=named(300), group_id=f"g{number}")
+        world.pass_ms(0)
+        world.answer_sends()
+    known = {TopicId(topic_id(name)): None for name in named(10)}
+    look = partial(world.shares.on_topics, known, now_ms=world.now_ms, wall_ms=world.wall_ms)
+    assert longest_step(world, look) < STEP_LINES_MAX
+    for group in world.shares.groups.values():
+        assert set(group.known_states.topic_ids) == set(known)
+
+
 def test_no_step_is_long_though_the_deletions_of_many_groups_are_undone() -> None:
     world = world_of(100)
     for number in range(20):

@@ -21,7 +21,7 @@ Kafka: `GroupCoordinatorService`, `GroupMetadataManager`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -353,30 +353,46 @@ class GroupStates:
     def on_topics_deleted(self, topic_ids: Collection[TopicId]) -> None:
         """Share coordinators delete the states of topics that are no more by themselves."""
         gone = frozenset(topic_ids)
+        self._forget_later(lambda states: _may_have_any(states, gone), lambda _: gone, RecordedStates.has)
+
+    def on_topics(self, known: Container[TopicId]) -> None:
+        """There are no topics but these."""
+        self._forget_later(
+            lambda states: states.topic_count > 0,
+            lambda states: states.topic_ids,
+            lambda _, topic_id: topic_id not in known,
+        )
+
+    def _forget_later(
+        self,
+        may_have_any: Callable[[RecordedStates], bool],
+        among: Callable[[RecordedStates], Iterable[TopicId]],
+        is_gone: Callable[[RecordedStates, TopicId], bool],
+    ) -> None:
+        """Nothing is kept of topics that are gone: one group after the other, of those that may have any."""
         for group_id in list({**self._written.groups, **dict.fromkeys(self._work.group_ids)}):
             group = self._written.groups.get(group_id)
-            if self._work.is_under_way(group_id) or (group is not None and _may_have_any(group.known_states, gone)):
-                self._work.do_later(group_id, self._forget(group_id, gone))
+            if self._work.is_under_way(group_id) or (group is not None and may_have_any(group.known_states)):
+                self._work.do_later(group_id, self._forget(group_id, among, is_gone))
 
-    def _forget(self, group_id: str, gone: frozenset[TopicId]) -> Pieces[None]:
+    def _forget(
+        self,
+        group_id: str,
+        among: Callable[[RecordedStates], Iterable[TopicId]],
+        is_gone: Callable[[RecordedStates, TopicId], bool],
+    ) -> Pieces[None]:
         group = self._written.groups.get(group_id)
         if group is None:
             return
         pace = Pace()
         there: list[TopicId] = []
-        for topic_id in gone:
-            if group.known_states.has(topic_id):
+        for topic_id in among(group.known_states):
+            if is_gone(group.known_states, topic_id):
                 there.append(topic_id)
             if pace.counts(1):
                 yield
         if there:
             yield from self._record(group, (yield from group.known_states.without(there, pace)), pace)
-
-    def on_topics(self, known: Mapping[TopicId, object]) -> None:
-        """There are no topics but these."""
-        gone = {one for group in self._written.groups.values() for one in group.known_states.topic_ids} - known.keys()
-        if gone:
-            self.on_topics_deleted(gone)
 
     def on_sent(self, send_id: SendId, outcome: object, at: Moment) -> None:
         """The share coordinators answered: for each state why it was not done, or None."""

@@ -12,7 +12,7 @@ once there is a state of it. Kafka: `GroupMetadataManager`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import replace
 
 from tidelog.base.errors import Code, KafkaError, refusal
@@ -158,7 +158,7 @@ class ShareGroups:
         if self._journal.is_active:
             self._states.on_topics_deleted(topic_ids)
 
-    def on_topics(self, known: Mapping[TopicId, object], *, now_ms: int, wall_ms: int) -> None:
+    def on_topics(self, known: Container[TopicId], *, now_ms: int, wall_ms: int) -> None:
         """There are no topics but these."""
         if self._journal.is_active:
             self._states.on_topics(known)
