@@ -275,6 +275,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "RecordMetadata",
         "BatchMetadata",
         "ConsumerRecord",
+        "ConsumerRecords",
         "FetchedBatches",
         "Position",
         "PositionReset",
@@ -349,9 +350,17 @@ def depth_of(name: str) -> tuple[int, str]:
 
 
 def error_row(name: str, error: type[TidelogError]) -> tuple[str, str, str, str]:
-    carried = sorted(attributes_set(error)) if "__init__" in vars(error) else []
-    meaning = " ".join(line for line in (inspect.getdoc(error) or "").splitlines() if line)
+    carried = sorted(carried_by(error)) if "__init__" in vars(error) else []
+    told = (inspect.getdoc(error) or "").partition("Attributes:")[0]
+    meaning = " ".join(line for line in told.splitlines() if line)
     return f"`{name}`", f"`{error.__mro__[1].__name__}`", meaning, ", ".join(f"`{one}`" for one in carried)
+
+
+def carried_by(error: type) -> set[str]:
+    """The attributes and properties of an error, with those of errors that it is one of."""
+    bases = [base for base in error.__mro__ if issubclass(base, TidelogError) and base is not TidelogError]
+    own = {name for base in bases for name, value in vars(base).items() if isinstance(value, property)}
+    return own.union(*map(attributes_set, bases)) - {"retriable"}
 
 
 def attributes_set(cls: type) -> set[str]:
@@ -391,7 +400,9 @@ def described_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> lis
 
 def fields_of(cls: type) -> list[tuple[str, str, str]]:
     names = getattr(cls, "_fields", ()) or list(getattr(cls, "__dataclass_fields__", ()))
-    types, documented = cls.__annotations__, field_docs(cls)
+    annotations = [vars(base).get("__annotations__", {}) for base in reversed(cls.__mro__)]
+    types = {name: kind for found in annotations for name, kind in found.items()}
+    documented = field_docs(cls)
     return [(f"`{name}`", f"`{source_of(types[name])}`", documented.get(name, "")) for name in names]
 
 

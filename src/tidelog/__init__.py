@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         UnknownTopicError,
         UnsupportedVersionError,
     )
-    from tidelog.base.ids import TopicPartition
+    from tidelog.base.ids import Position, TopicPartition
     from tidelog.base.version import __version__
     from tidelog.client.admin.admin import Admin
     from tidelog.client.admin.descriptions import ConfigResource, EpochEnd, NewTopic
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from tidelog.client.consumer import Consumer
     from tidelog.client.core.values import (
         ConsumerRecord,
+        ConsumerRecords,
         FetchedBatches,
         OffsetAndEpoch,
         PartitionStatistics,
-        Position,
         PositionReset,
         RecordMetadata,
         ResetReason,
@@ -53,6 +53,7 @@ __all__ = [
     "ConsistencyContextStore",
     "Consumer",
     "ConsumerRecord",
+    "ConsumerRecords",
     "EpochEnd",
     "Factory",
     "FetchedBatches",
@@ -89,6 +90,7 @@ _HOMES = {
     "ConsistencyContextStore": "client.consistency",
     "Consumer": "client.consumer",
     "ConsumerRecord": "client.core.values",
+    "ConsumerRecords": "client.core.values",
     "EpochEnd": "client.admin.descriptions",
     "Factory": "client.factory",
     "FetchedBatches": "client.core.values",
@@ -96,7 +98,7 @@ _HOMES = {
     "NewTopic": "client.admin.descriptions",
     "OffsetAndEpoch": "client.core.values",
     "PartitionStatistics": "client.core.values",
-    "Position": "client.core.values",
+    "Position": "base.ids",
     "PositionReset": "client.core.values",
     "Producer": "client.producer",
     "RecordMetadata": "client.core.values",

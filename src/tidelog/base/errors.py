@@ -8,10 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import Self
+
+from tidelog.base.ids import Position, TopicPartition
 
 
 class TidelogError(Exception):
-    """The root of everything that Tidelog raises on purpose. Its text says what, where and what to do."""
+    """The root of everything that Tidelog raises on purpose. Its text says what, where and what to do.
+
+    Attributes:
+        partition: the one that a client's error concerns; None if it is not about one.
+    """
+
+    partition: TopicPartition | None = None
+
+    def about(self, partition: TopicPartition) -> Self:
+        """Say which partition it concerns."""
+        self.partition = partition
+        return self
 
 
 class InvariantBrokenError(TidelogError):
@@ -266,45 +280,124 @@ class UnknownLeaderEpochError(KafkaError):
 
 
 class OffsetOutOfRangeError(KafkaError):
-    """The offset is outside of the log. Carries the range that there is: the reader can choose where to go on."""
+    """The offset is outside of the log.
+
+    Attributes:
+        partition: of which topic and partition.
+        offset: that was asked for.
+        log_start_offset, end_offset: what there is, from inclusive to exclusive; None where it is not known.
+    """
 
     code = Code.OFFSET_OUT_OF_RANGE
+    partition: TopicPartition
 
-    def __init__(self, partition: str, *, offset: int, log_start_offset: int, end_offset: int) -> None:
+    def __init__(
+        self, partition: TopicPartition, *, offset: int, log_start_offset: int | None, end_offset: int | None
+    ) -> None:
         super().__init__(f"{partition}: offset {offset} is outside [{log_start_offset}, {end_offset}]")
+        self.partition = partition
+        self.offset = offset
         self.log_start_offset = log_start_offset
         self.end_offset = end_offset
 
+    @property
+    def seek_to(self) -> Position:
+        """The nearest offset that there is: for `Consumer.seek`. What retention removed lies before it."""
+        if self.end_offset is not None and self.offset > self.end_offset:
+            return Position(self.end_offset, None)
+        return Position(self.log_start_offset or 0, None)
 
-class LogTruncatedError(TidelogError):
+
+class LogTruncatedError(OffsetOutOfRangeError):
     """Records that this reader had read, or stood past, are gone from the log (KIP-320).
 
-    Raised by the consumer when no reset policy is set, and by the Spark source under `onTruncation=fail`. Nothing
-    was skipped: seek to the divergent offset, after undoing what was derived from the records at and above it; with
-    `divergent_leader_epoch`, that of the record before it, so that another truncation below is told as well.
+    Raised by the consumer when no reset policy is set, and by the Spark source under `onTruncation=fail`. Nothing was
+    skipped: undo what was derived from the records at and above `seek_to`, and seek there.
+    Kafka: `LogTruncationException`.
+
+    Attributes:
+        position: where the reader stood; as `offset`.
+        leader_epoch: of the record before it; None if none was read.
+        divergent_offset: the first offset at which the log differs from what was read; None where that cannot be told.
+        divergent_leader_epoch: of the record before that, which both have: `seek` with it, and another truncation
+            below is told as well. None where it is not known.
     """
 
     divergent_leader_epoch: int | None = None
 
     def __init__(
         self,
-        partition: str,
+        partition: TopicPartition,
         *,
         position: int,
         divergent_offset: int | None,
         leader_epoch: int | None,
         divergent_leader_epoch: int | None = None,
+        log_start_offset: int | None = None,
+        end_offset: int | None = None,
     ) -> None:
         where = "at an offset that cannot be told" if divergent_offset is None else f"from offset {divergent_offset} on"
-        super().__init__(
+        self._set(
             f"{partition}: the log was truncated {where}; the reader stood at {position}"
             + (f", after a record of leader epoch {leader_epoch}" if leader_epoch is not None else "")
-            + ". Undo what came from the lost records, then seek there."
+            + ". Undo what came from the lost records, then seek there.",
+            partition,
+            position=position,
+            divergent_offset=divergent_offset,
+            leader_epoch=leader_epoch,
+            log_start_offset=log_start_offset,
+            end_offset=end_offset,
         )
-        self.position = position
-        self.divergent_offset = divergent_offset
         self.divergent_leader_epoch = divergent_leader_epoch
+
+    def _set(
+        self,
+        message: str,
+        partition: TopicPartition,
+        *,
+        position: int,
+        divergent_offset: int | None,
+        leader_epoch: int | None,
+        log_start_offset: int | None = None,
+        end_offset: int | None = None,
+    ) -> None:
+        """What all its kinds have in common. The message may be long: programs read what is in it."""
+        TidelogError.__init__(self, message)
+        self.partition = partition
+        self.offset = self.position = position
+        self.divergent_offset = divergent_offset
         self.leader_epoch = leader_epoch
+        self.log_start_offset = log_start_offset
+        self.end_offset = end_offset
+
+    @property
+    def seek_to(self) -> Position:
+        """Where the log parts from what was read, for `Consumer.seek`; where that cannot be told, the log's start."""
+        if self.divergent_offset is None:
+            return Position(self.log_start_offset or 0, None)
+        return Position(self.divergent_offset, self.divergent_leader_epoch)
+
+
+class TopicRecreatedError(LogTruncatedError):
+    """The topic was deleted and made anew: the reader's position belongs to a log that is gone (its id differs).
+
+    Nothing of the new topic was read. Undo what came from the old one, then seek within the new one, from its start.
+
+    Attributes:
+        old_topic_id, new_topic_id: as Kafka prints them.
+    """
+
+    def __init__(self, partition: TopicPartition, *, position: int, old_topic_id: str, new_topic_id: str) -> None:
+        self._set(
+            f"{partition}: the topic was recreated (its id was {old_topic_id}, and is {new_topic_id}); the reader stood"
+            f" at {position} of the old one. Undo what came from it, then seek to the beginning of the new one.",
+            partition,
+            position=position,
+            divergent_offset=0,
+            leader_epoch=None,
+        )
+        self.old_topic_id = old_topic_id
+        self.new_topic_id = new_topic_id
 
 
 class MalformedBatchError(KafkaError):
@@ -340,25 +433,6 @@ class InvalidRecordsError(KafkaError):
         self.record_errors = tuple(record_errors)
 
 
-class TopicRecreatedError(LogTruncatedError):
-    """The topic was deleted and made anew: the reader's position belongs to a log that is gone (its id differs).
-
-    Nothing of the new topic was read. Undo what came from the old one, then seek within the new one, from its start.
-    """
-
-    def __init__(self, partition: str, *, position: int, old_topic_id: str, new_topic_id: str) -> None:
-        TidelogError.__init__(
-            self,
-            f"{partition}: the topic was recreated (its id was {old_topic_id}, and is {new_topic_id}); the reader stood"
-            f" at {position} of the old one. Undo what came from it, then seek to the beginning of the new one.",
-        )
-        self.position = position
-        self.divergent_offset = 0
-        self.leader_epoch = None
-        self.old_topic_id = old_topic_id
-        self.new_topic_id = new_topic_id
-
-
 class RecordsLostError(TidelogError):
     """Records that were acknowledged to this producer are gone from the log, as its sequence numbers or offsets show.
 
@@ -366,7 +440,11 @@ class RecordsLostError(TidelogError):
     either of them None where it cannot be told. Send those records again, with a new producer, if they matter.
     """
 
-    def __init__(self, partition: str, *, first_offset: int | None, last_offset: int | None, why: str) -> None:
+    partition: TopicPartition
+
+    def __init__(
+        self, partition: TopicPartition, *, first_offset: int | None, last_offset: int | None, why: str
+    ) -> None:
         first = "some" if first_offset is None else str(first_offset)
         last = "the last acknowledged" if last_offset is None else str(last_offset)
         super().__init__(f"{partition}: acknowledged records were lost, from offset {first} to {last}: {why}")

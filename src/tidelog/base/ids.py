@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import base64
-from typing import NamedTuple, NewType
+from typing import TYPE_CHECKING, NamedTuple, NewType
 from uuid import UUID
 
 BrokerId = NewType("BrokerId", int)
@@ -39,14 +39,41 @@ CorrelationId = NewType("CorrelationId", int)
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 
-class TopicPartition(NamedTuple):
-    """One partition by the name of its topic; prints as Kafka names its directory, `topic-0`."""
-
+class _TopicPartition(NamedTuple):
     topic: str
     partition: PartitionIndex
 
+
+class TopicPartition(_TopicPartition):
+    """One partition by the name of its topic; prints as Kafka names its directory, `topic-0`."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:  # whoever names a partition has an int
+
+        def __new__(cls, topic: str, partition: int) -> TopicPartition: ...
+
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class _Position(NamedTuple):
+    offset: Offset
+    leader_epoch: LeaderEpoch | None
+
+
+class Position(_Position):
+    """Where a reader goes on: the next offset, and the leader epoch of the record read before it.
+
+    The epoch is None if no record was read yet. Store both, and give both to `seek`: then a truncation that happened in
+    between is found, however far the log grew since (KIP-320).
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:  # whoever has stored one reads ints
+
+        def __new__(cls, offset: int, leader_epoch: int | None) -> Position: ...
 
 
 CLUSTER_METADATA = TopicPartition(CLUSTER_METADATA_TOPIC, PartitionIndex(0))

@@ -118,11 +118,14 @@ class Consume:
                 if self.no_follow and all(consumer.position(key).offset >= ends[key] for key in partitions):
                     return
                 records = consumer.poll(POLL_MS, min(RECORDS_PER_POLL_MAX, left or RECORDS_PER_POLL_MAX))
-                if self.no_follow:
-                    records = [found for found in records if found.offset < ends[(found.topic, found.partition)]]
+                rows = [
+                    row_of(found)
+                    for found in records
+                    if not self.no_follow or found.offset < ends[(found.topic, found.partition)]
+                ]
                 if left is not None:
-                    left -= len(records)
-                yield [row_of(found) for found in records]
+                    left -= len(rows)
+                yield rows
 
     def _ends(self, consumer: Consumer, partitions: list[TopicPartition]) -> dict[tuple[str, int], int]:
         """Where to stop. Raises `OffsetOutOfRangeError` if that lies before where to start."""
@@ -132,7 +135,7 @@ class Consume:
         if isinstance(self.offset, int) and self.offset > ends[partitions[0]]:
             (start,) = consumer.beginning_offsets(partitions[:1]).values()
             raise OffsetOutOfRangeError(
-                str(partitions[0]), offset=self.offset, log_start_offset=start.offset, end_offset=ends[partitions[0]]
+                partitions[0], offset=self.offset, log_start_offset=start.offset, end_offset=ends[partitions[0]]
             )
         return ends
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
 from tidelog.base.errors import MalformedBatchError, TidelogError, TimedOutError
-from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
+from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, Position, TopicPartition
 from tidelog.client.cluster import Cluster, World, real_world
 from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.needs import EARLIEST, LATEST
@@ -16,16 +16,15 @@ from tidelog.client.core.reader import PartitionReader
 from tidelog.client.core.subscription import Subscription
 from tidelog.client.core.values import (
     ConsumerRecord,
+    ConsumerRecords,
     FetchedBatches,
     IsolationLevel,
     OffsetAndEpoch,
     PartitionStatistics,
-    Position,
-    ResetPolicy,
 )
 from tidelog.client.fetching import Fetching
 from tidelog.client.leader_requests import Leaders
-from tidelog.client.options import ConsumerConfig, ConsumerOptions, parse_options
+from tidelog.client.options import ConsumerConfig, ConsumerOptions, parse_options, reset_policy
 from tidelog.net.address import parse_bootstrap
 
 if TYPE_CHECKING:
@@ -66,8 +65,12 @@ class AsyncConsumer:
         self._clock = world.clock
         self._cluster = Cluster(parse_bootstrap(bootstrap_servers), config, world, consistency=consistency)
         self._isolation_level = IsolationLevel(config.isolation_level)
+        policy, ago_ms = reset_policy(config)
         self._subscription = Subscription(
-            ResetPolicy(config.auto_offset_reset), config.max_partition_fetch_bytes, self._cluster.backoff.delay_ms
+            policy,
+            config.max_partition_fetch_bytes,
+            self._cluster.backoff.delay_ms,
+            begins_at=lambda: world.clock.wall_ms() - ago_ms,
         )
         self._fetching = Fetching(config, self._subscription, self._cluster, world.clock)
 
@@ -96,15 +99,21 @@ class AsyncConsumer:
         """The partitions that are assigned, sorted."""
         return sorted(self._subscription.readers)
 
-    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
+    def seek(self, partition: TopicPartition, offset: int | Position, leader_epoch: int | None = None) -> None:
         """Go on at an offset.
 
         Args:
             partition: one that is assigned.
-            offset: of the next record to read.
+            offset: of the next record to read; or a position, as `position` or an error's `seek_to` gave it.
             leader_epoch: of the record *before* it, as `position` or the record itself gave it. Then the next poll
-                finds out first whether the log was truncated since, and says so (KIP-320).
+                finds out first whether the log was truncated since, and says so (KIP-320). A position has its own.
         """
+        if isinstance(offset, Position):
+            if leader_epoch is not None:
+                raise TypeError(
+                    f"seek({offset}, leader_epoch={leader_epoch}): a position has a leader epoch of its own"
+                )
+            offset, leader_epoch = offset
         if offset < 0:
             raise ValueError(f"{partition}: offset {offset} is negative; see seek_to_beginning and seek_to_end")
         epoch = None if leader_epoch is None else LeaderEpoch(leader_epoch)
@@ -130,7 +139,7 @@ class AsyncConsumer:
         limit_ms = self._config.default_api_timeout_ms
         try:
             async with asyncio.timeout(limit_ms / 1000):
-                while (position := reader.position) is None:
+                while reader.error is not None or (position := reader.position) is None:
                     if reader.error is not None:
                         raise reader.error.with_traceback(None)
                     self._fetching.check_open()
@@ -141,7 +150,7 @@ class AsyncConsumer:
             last = self._cluster.last_error
             raise TimedOutError(
                 f"{partition}: no position within {limit_ms} ms; last: {last or 'no broker answered yet'}"
-            ) from None
+            ).about(partition) from None
         return position
 
     def statistics(self) -> dict[TopicPartition, PartitionStatistics]:
@@ -151,7 +160,7 @@ class AsyncConsumer:
         return {key: reader.statistics(is_committed_only=is_committed_only) for key, reader in readers}
 
     # Reading.
-    async def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[ConsumerRecord]:
+    async def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> ConsumerRecords:
         """Records, in the order of their offsets within each partition; none if none came in time.
 
         Args:
@@ -166,12 +175,14 @@ class AsyncConsumer:
         """
         limit = self._config.max_poll_records if max_records is None else max_records
         deadline_ms = self._clock.now_ms() + timeout_ms
+        moved: dict[TopicPartition, Position] = {}
         while await self._fetching.wait_for_some(deadline_ms):
             records = self._subscription.take_records(limit)
             self._fetching.pump_soon(is_update=False)
+            moved |= records.next_offsets()
             if records:
-                return records
-        return []
+                return ConsumerRecords(records, moved)
+        return ConsumerRecords((), moved)
 
     async def poll_batches(self, timeout_ms: int = 1_000) -> list[FetchedBatches]:
         """Whole batches, as the brokers sent them, for those who decode themselves. Otherwise as `poll`."""
@@ -281,5 +292,6 @@ class AsyncConsumer:
         self._fetching.check_open()
         reader = self._subscription.readers.get(partition)
         if reader is None:
-            raise TidelogError(f"{TopicPartition(*partition)} is not assigned to this consumer: call assign first")
+            wanted = TopicPartition(*partition)
+            raise TidelogError(f"{wanted} is not assigned to this consumer: call assign first").about(wanted)
         return reader

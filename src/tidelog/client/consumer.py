@@ -6,11 +6,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
-from tidelog.base.ids import PartitionIndex, TopicPartition
+from tidelog.base.ids import PartitionIndex, Position, TopicPartition
 from tidelog.client.async_consumer import AsyncConsumer
 from tidelog.client.cluster import World
 from tidelog.client.consistency import ConsistencyContextStore
-from tidelog.client.core.values import ConsumerRecord, FetchedBatches, OffsetAndEpoch, PartitionStatistics, Position
+from tidelog.client.core.values import (
+    ConsumerRecord,
+    ConsumerRecords,
+    FetchedBatches,
+    OffsetAndEpoch,
+    PartitionStatistics,
+)
 from tidelog.client.loop_thread import LoopThread
 from tidelog.client.options import ConsumerConfig, ConsumerOptions, parse_options
 
@@ -76,14 +82,14 @@ class Consumer:
         """The partitions that are assigned, sorted."""
         return self._there(self._async.assignment)
 
-    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
+    def seek(self, partition: TopicPartition, offset: int | Position, leader_epoch: int | None = None) -> None:
         """Go on at an offset.
 
         Args:
             partition: one that is assigned.
-            offset: of the next record to read.
+            offset: of the next record to read; or a position, as `position` or an error's `seek_to` gave it.
             leader_epoch: of the record *before* it, as `position` or the record itself gave it. Then the next poll
-                finds out first whether the log was truncated since, and says so (KIP-320).
+                finds out first whether the log was truncated since, and says so (KIP-320). A position has its own.
         """
         self._there(lambda: self._async.seek(partition, offset, leader_epoch))
 
@@ -109,7 +115,7 @@ class Consumer:
         return self._there(self._async.statistics)
 
     # Reading.
-    def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[ConsumerRecord]:
+    def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> ConsumerRecords:
         """Records, in the order of their offsets within each partition; none if none came in time.
 
         Args:

@@ -129,7 +129,8 @@ class Future(ABC, Generic[T]):
         event = threading.Event()
         self.add_done_callback(lambda _: event.set())
         if not event.wait(timeout):
-            raise TimedOutError(f"{self._batches()[0].topic_partition}: not delivered yet, after waiting {timeout} s")
+            partition = self._batches()[0].topic_partition
+            raise TimedOutError(f"{partition}: not delivered yet, after waiting {timeout} s").about(partition)
 
     def _error(self) -> TidelogError | None:
         error = None

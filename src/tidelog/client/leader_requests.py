@@ -275,7 +275,7 @@ class Leaders:
         if code is Code.UNKNOWN_TOPIC_OR_PARTITION:
             self._times_unknown += 1
             if self._times_unknown >= _TIMES_UNKNOWN_MAX:
-                return UnknownTopicError(f"there is no partition {partition}")
+                return UnknownTopicError(f"there is no partition {partition}").about(partition)
         return refusal_of("metadata", partition, code)
 
     def _leader_epoch(self, partition: TopicPartition) -> LeaderEpoch | None:
@@ -290,4 +290,4 @@ _EPOCH_ERRORS = (Code.FENCED_LEADER_EPOCH, Code.UNKNOWN_LEADER_EPOCH)
 
 def refusal_of(what: str, partition: TopicPartition, code: Code) -> KafkaError:
     """The error of a leader's answer about one partition."""
-    return KafkaError(f"{what}: {partition}: {code.meaning} ({code.name})", code=code)
+    return KafkaError(f"{what}: {partition}: {code.meaning} ({code.name})", code=code).about(partition)

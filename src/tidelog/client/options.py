@@ -6,12 +6,14 @@ the two. An argument that does not exist is a TypeError that names the closest o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from typing import Any, Literal, TypedDict, TypeVar
 
 from tidelog.base.errors import ConfigError, RecordsLostError
-from tidelog.client.core.values import PositionReset
+from tidelog.client.core.values import PositionReset, ResetPolicy
 
 C = TypeVar("C", bound="CommonConfig")
 
@@ -19,7 +21,7 @@ INT32_MAX = 2**31 - 1
 
 Acks = Literal["all", "0", "1", -1, 0, 1]
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
-AutoOffsetReset = Literal["earliest", "latest", "closest", "none"]
+AutoOffsetReset = Literal["earliest", "latest", "closest", "none"] | timedelta
 Isolation = Literal["read_uncommitted", "read_committed"]
 
 
@@ -80,6 +82,29 @@ def _within(default: int, low: int, high: int = INT32_MAX) -> int:
 
 def _one_of(*values: object) -> dict[str, object]:
     return {"values": values}
+
+
+_DURATION = re.compile(
+    r"by_duration:P(?=[\dT])(?:(?P<days>\d+)D)?"
+    r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+"""As Java writes durations."""
+
+
+def _is_duration(value: object) -> bool:
+    if isinstance(value, timedelta):
+        return value >= timedelta()
+    return isinstance(value, str) and _DURATION.fullmatch(value) is not None
+
+
+def reset_policy(config: ConsumerConfig) -> tuple[ResetPolicy, int]:
+    """What `auto_offset_reset` says, and how many ms ago a policy by duration begins."""
+    reset: object = config.auto_offset_reset
+    if isinstance(reset, str) and (found := _DURATION.fullmatch(reset)) is not None:
+        reset = timedelta(**{unit: float(amount) for unit, amount in found.groupdict(default="0").items()})
+    if isinstance(reset, timedelta):
+        return ResetPolicy.BY_DURATION, reset // timedelta(milliseconds=1)
+    return ResetPolicy(reset), 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,9 +168,10 @@ class ConsumerConfig(CommonConfig):
     """What consumers take."""
 
     auto_offset_reset: AutoOffsetReset = field(
-        default="latest", metadata=_one_of("earliest", "latest", "closest", "none")
+        default="latest", metadata={**_one_of("earliest", "latest", "closest", "none"), "or": _is_duration}
     )
-    """Where to go without a position, or with a lost one. After a truncation all but "none" go to the divergence."""
+    """Where to go without a position, or with a lost one. After a truncation all but "none" go to the divergence. A
+    `timedelta`, or Kafka's "by_duration:P1DT2H", goes to the first record of so long ago."""
     isolation_level: Isolation = field(
         default="read_uncommitted", metadata=_one_of("read_uncommitted", "read_committed")
     )
@@ -199,8 +225,12 @@ def _closest(name: str, known: list[str]) -> str:
 
 def _check(owner: str, name: str, value: object, annotation: str, limits: Mapping[str, Any]) -> None:
     if "values" in limits:
+        if "or" in limits and limits["or"](value):
+            return
         if not any(value == allowed and type(value) is type(allowed) for allowed in limits["values"]):
             allowed = ", ".join(repr(allowed) for allowed in limits["values"])
+            if "or" in limits:
+                allowed += ", a timedelta that is not negative"
             raise ConfigError(f"{owner}({name}={value!r}): one of {allowed} is expected")
     elif "low" in limits:
         if not isinstance(value, int) or isinstance(value, bool) or not limits["low"] <= value <= limits["high"]:

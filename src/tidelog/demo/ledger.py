@@ -185,7 +185,7 @@ class Ledger:
         return note
 
     def _on_records_lost(self, loss: RecordsLostError) -> None:
-        partition = int(loss.partition.rpartition("-")[2])
+        partition = loss.partition.partition
         end_offset = 0 if loss.last_offset is None else loss.last_offset + 1
         self.told_producer.append(LostRange(partition, loss.first_offset, end_offset))
 

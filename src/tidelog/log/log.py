@@ -341,7 +341,7 @@ class Log:
 
     def _out_of_range(self, offset: Offset) -> OffsetOutOfRangeError:
         start, end = self.log_start_offset, self.log_end_offset
-        return OffsetOutOfRangeError(str(self.topic_partition), offset=offset, log_start_offset=start, end_offset=end)
+        return OffsetOutOfRangeError(self.topic_partition, offset=offset, log_start_offset=start, end_offset=end)
 
     def aborted_transactions(self, start_offset: Offset, end_offset: Offset) -> list[AbortedTransaction]:
         """The transactions whose records in [start_offset, end_offset) a reader of committed records has to skip.

@@ -443,7 +443,7 @@ class LeaderReplica:
 
     def _out_of_range(self, offset: int) -> KafkaError:
         return OffsetOutOfRangeError(
-            str(self.partition),
+            self.partition,
             offset=offset,
             log_start_offset=self.log_start_offset,
             end_offset=self.log_end_offset,

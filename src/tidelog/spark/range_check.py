@@ -44,7 +44,7 @@ class RangeCheck:
         piece = self.piece
         if piece.topic_id is not None and topic_id is not None and piece.topic_id != topic_id:
             raise TopicRecreatedError(
-                str(piece.partition),
+                piece.partition,
                 position=self.expected_offset,
                 old_topic_id=piece.topic_id,
                 new_topic_id=topic_id,
@@ -92,7 +92,7 @@ class RangeCheck:
         newer = self.piece.leader_epoch_max is not None and epoch > self.piece.leader_epoch_max
         if older or newer:
             raise LogTruncatedError(
-                str(self.piece.partition),
+                self.piece.partition,
                 position=self.expected_offset,
                 divergent_offset=None if older else max(header.base_offset, self.piece.start_offset),
                 leader_epoch=self.leader_epoch,

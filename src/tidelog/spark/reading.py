@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import LogTruncatedError, OffsetOutOfRangeError, TidelogError, TopicRecreatedError
 from tidelog.records.batch import split_batches
@@ -36,7 +36,7 @@ class TaskTruncatedError(LogTruncatedError):
     """What a task was to read is not there any more. Restarting the query plans it anew, by `onTruncation`."""
 
     def __init__(self, piece: Range, cause: TidelogError) -> None:
-        loss = {
+        loss: dict[str, Any] = {
             "cause": "recreated" if isinstance(cause, TopicRecreatedError) else "truncated",
             "divergentOffset": getattr(cause, "divergent_offset", None),
             "leaderEpoch": piece.leader_epoch_before,
@@ -46,15 +46,16 @@ class TaskTruncatedError(LogTruncatedError):
             "topic": piece.partition.topic,
         }
         told = {"losses": [loss], "v": 1}
-        TidelogError.__init__(
-            self,
+        self._set(
             f"[LOG_TRUNCATION]{json.dumps(told, sort_keys=True)}\n"
             f"while {piece.partition} was read from {piece.start_offset} to {piece.end_offset}: {cause} "
             "Restart the query: its checkpoint is as it was before this batch, and onTruncation says what is done.",
+            piece.partition,
+            position=piece.start_offset,
+            divergent_offset=loss["divergentOffset"],
+            leader_epoch=piece.leader_epoch_before,
+            log_start_offset=loss["logStartOffset"],
         )
-        self.position = piece.start_offset
-        self.divergent_offset = getattr(cause, "divergent_offset", None)
-        self.leader_epoch = piece.leader_epoch_before
 
 
 def read_range(piece: Range, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

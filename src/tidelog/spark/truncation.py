@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from tidelog.base.errors import Code, KafkaError, LogTruncatedError, TidelogError
+from tidelog.base.errors import Code, KafkaError, LogTruncatedError
 from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.client.core.positions import PositionStatus, Questions, Truncated, Undefined, validate
@@ -174,15 +174,16 @@ class StreamTruncatedError(LogTruncatedError):
             "missing": "does not exist any more",
         }[loss.cause]
         others = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
-        TidelogError.__init__(
-            self,
+        self._set(
             f"[LOG_TRUNCATION]{json.dumps({'losses': entries, 'v': 1}, sort_keys=True)}\n"
             f"{partition}{others} {words}; the query stood at offset {loss.position.offset}. Undo what came from the "
             "lost records, then restart the query with onTruncation=rewind, earliest or latest.",
+            partition,
+            position=loss.position.offset,
+            divergent_offset=loss.resume_offset,
+            leader_epoch=loss.position.leader_epoch,
+            log_start_offset=None if facts.get(partition) is None else facts[partition].log_start_offset,
         )
-        self.position = loss.position.offset
-        self.divergent_offset = loss.resume_offset
-        self.leader_epoch = loss.position.leader_epoch
 
 
 def _loss_json(partition: TopicPartition, loss: Loss, facts: PartitionFacts | None) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -14,7 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError
 import tidelog
 from support.clients.confluent import consumer_of
 from support.load.histories import Given, RecordId, Told
-from tidelog.base.errors import LogTruncatedError, OffsetOutOfRangeError, RecordsLostError, TidelogError
+from tidelog.base.errors import LogTruncatedError, OffsetOutOfRangeError, RecordsLostError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.client.core.values import RecordMetadata
 from tidelog.client.futures import Future
@@ -135,14 +134,16 @@ def read_with_ours(load: VerifyingLoad, name: str) -> None:
                 records = consumer.poll(int(POLL_SECONDS * 1_000), 10_000)
             except LogTruncatedError as error:
                 going_on = error.divergent_offset or 0
-                given.append(Told(_partition_of(error), error.divergent_offset, going_on))
-                consumer.seek(partitions[_partition_of(error)], going_on, error.divergent_leader_epoch)
-                positions[_partition_of(error)] = going_on
+                given.append(Told(error.partition.partition, error.divergent_offset, going_on))
+                consumer.seek(error.partition, going_on, error.divergent_leader_epoch)
+                positions[error.partition.partition] = going_on
                 continue
             except OffsetOutOfRangeError as error:
-                given.append(Told(_partition_of(error), error.end_offset, error.end_offset))
-                consumer.seek(partitions[_partition_of(error)], error.end_offset)
-                positions[_partition_of(error)] = error.end_offset
+                end_offset = error.end_offset
+                assert end_offset is not None
+                given.append(Told(error.partition.partition, end_offset, end_offset))
+                consumer.seek(error.partition, end_offset)
+                positions[error.partition.partition] = end_offset
                 continue
             for one in records:
                 given.append(Given(one.partition, one.offset, one.value, one.leader_epoch))
@@ -169,13 +170,6 @@ def read_with_theirs(load: VerifyingLoad, name: str) -> None:
                 assert offset is not None
                 given.append(Given(partition, offset, message.value(), message.leader_epoch()))
                 positions[partition] = offset + 1
-
-
-def _partition_of(error: TidelogError) -> int:
-    """Which one it speaks of: `topic-3: …`."""
-    match = re.match(r".*?-(\d+): ", str(error))
-    assert match is not None, error
-    return int(match[1])
 
 
 PLAIN = frozenset({"ours-plain", "librdkafka-plain"})

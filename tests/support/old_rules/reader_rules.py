@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidelog.base.ids import LeaderEpoch
+from tidelog.base.ids import LeaderEpoch, Position
 from tidelog.client.core.positions import EpochEnd, Intact, PositionStatus, ValidationRule, Verdict, judge
 from tidelog.client.core.reader import PartitionReader
-from tidelog.client.core.values import Position
 
 
 def as_it_stands(reader: PartitionReader) -> Position:
@@ -53,7 +52,7 @@ class ResettingInSilence(PartitionReader):
     def on_out_of_range(self, generation: int) -> None:
         if self._is_current(generation, self.phase):
             self._new_generation()
-            self._go_to(self._look_up)
+            self._go_to(self._first_place())
 
 
 class KeepingPrefetched(PartitionReader):

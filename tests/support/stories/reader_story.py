@@ -10,8 +10,8 @@ from support.old_rules.reader_rules import OLD_READER_RULES, ReaderRules
 from support.stories.datadriven import Command
 from support.stories.played_story import PlayedStory
 from support.worlds.reader_world import PartitionWorld, ReadingClient, Replica, WritingClient
-from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.client.core.values import Position, ResetPolicy
+from tidelog.base.ids import LeaderEpoch, Offset, Position
+from tidelog.client.core.values import ResetPolicy
 from tidelog.sim.checkers.views import text_of
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from support.old_rules.reader_rules import ReaderRules
 from tidelog.base.errors import Code, KafkaError, LogTruncatedError, OffsetOutOfRangeError, refusal
-from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, Position, TopicId, TopicPartition
 from tidelog.client.core.accumulator import Accumulator, PendingBatch
 from tidelog.client.core.encoding import encode_batch
 from tidelog.client.core.fetched import read_fetched
@@ -19,7 +19,7 @@ from tidelog.client.core.metadata_cache import CachedBroker, CachedPartition, Me
 from tidelog.client.core.needs import EARLIEST, LATEST, FetchFrom, LookUp, NeedsMetadata, Validate
 from tidelog.client.core.sender import BatchAnswer, Sender, SenderSettings
 from tidelog.client.core.subscription import Subscription
-from tidelog.client.core.values import ConsumerRecord, Position, PositionReset, ResetPolicy
+from tidelog.client.core.values import ConsumerRecord, PositionReset, ResetPolicy
 from tidelog.log.producer_state import ProducerStates
 from tidelog.records.batch import BatchBuilder
 from tidelog.records.header import BatchHeader, read_header
@@ -29,6 +29,8 @@ from tidelog.sim.checkers.views import Record, text_of
 
 P0 = TopicPartition("t", PartitionIndex(0))
 READER = "the reader"
+BEGINS_AT = 2
+"""ms since 1970, by a policy of a duration: records are as old as their offsets."""
 ROUNDS_MAX = 100
 ROUND_MS = 1_000
 FETCH_RECORDS_MAX = 2
@@ -137,8 +139,9 @@ class ReadingClient:
         """A new session, without a position."""
         self.resets: list[PositionReset] = []
         self.reader = self._rules.reader(
-            P0, self._policy, 1 << 20, lambda failures: 1, self.resets.append, rule=self._rules.validation
-        )
+            P0, self._policy, 1 << 20, lambda failures: 1, self.resets.append,
+            begins_at=lambda: BEGINS_AT, rule=self._rules.validation,
+        )  # fmt: skip
         self.subscription = Subscription(self._policy, 1 << 20, lambda failures: 1)
         self.subscription.readers[P0] = self.reader
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from tidelog import (
     KafkaError,
     LogTruncatedError,
     OffsetOutOfRangeError,
+    Position,
     PositionReset,
     ResetReason,
     TidelogError,
@@ -197,8 +200,13 @@ def test_a_truncated_log_is_told_with_the_divergence_and_read_on_after_a_seek() 
             for _ in range(2):  # until the caller does something about it
                 with pytest.raises(LogTruncatedError) as error:
                     await consumer.poll(WAIT_MS)
-                assert (error.value.position, error.value.divergent_offset, error.value.leader_epoch) == (10, 6, 0)
-            consumer.seek(P0, 6, 0)
+                lost = error.value
+                assert (lost.position, lost.divergent_offset, lost.leader_epoch) == (10, 6, 0)
+                assert (lost.partition, lost.seek_to) == (P0, (6, 0))
+                with pytest.raises(LogTruncatedError):
+                    await consumer.position(P0)
+            consumer.seek(lost.partition, lost.seek_to)
+            assert await consumer.position(P0) == (6, 0)
             records = await read(consumer, 20)
             assert offsets(records) == list(range(6, 26))
             assert {record.value for record in records} == {b"other"}
@@ -221,6 +229,72 @@ def test_a_stored_position_is_checked_before_anything_is_read() -> None:
             assert error.value.divergent_offset == 4
             consumer.seek(P0, 12, 1)
             assert offsets(await read(consumer, 12)) == list(range(12, 24))
+
+    run(work)
+
+
+def test_an_offset_outside_the_log_is_told_with_what_there_is() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t").append(*numbered(0, 10))
+        async with aio.Consumer(cluster.address, auto_offset_reset="none", **FAST) as consumer:
+            consumer.assign([P0])
+            consumer.seek(P0, 500)
+            with pytest.raises(OffsetOutOfRangeError) as error:
+                await consumer.poll(WAIT_MS)
+            lost = error.value
+            assert (lost.partition, lost.offset, lost.log_start_offset, lost.end_offset) == (P0, 500, 0, 10)
+            consumer.seek(lost.partition, lost.seek_to)
+            assert await consumer.position(P0) == (10, None)
+
+    run(work)
+
+
+def test_records_say_where_their_partitions_go_on() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 10))
+        log.elect()
+        log.append(*numbered(10, 15))
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+            consumer.assign([P0])
+            records = await consumer.poll(WAIT_MS, max_records=4)
+            assert (len(records), records.next_offsets()) == (4, {P0: (4, 0)})
+            at: Position | None = None
+            while at is None or at.offset < 15:
+                records = await consumer.poll(WAIT_MS)
+                at = records.next_offsets()[P0]
+            assert at == Position(15, 1)
+            consumer.seek(P0, at)
+            assert (await consumer.poll(0)).next_offsets() == {}
+
+    run(work)
+
+
+def test_what_has_no_position_says_of_which_partition_that_is() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t").append(*numbered(0, 10))
+        async with aio.Consumer(cluster.address, auto_offset_reset="none", **FAST) as consumer:
+            consumer.assign([P0])
+            with pytest.raises(KafkaError, match="seek first") as error:
+                await consumer.poll(WAIT_MS)
+            assert error.value.partition == P0
+            with pytest.raises(TidelogError, match="not assigned") as other:
+                consumer.seek(TopicPartition("u", 1), 0)
+            assert other.value.partition == ("u", 1)
+
+    run(work)
+
+
+@pytest.mark.parametrize("reset", [timedelta(hours=1), "by_duration:PT1H"])
+def test_a_reader_begins_so_long_ago(reset: Any) -> None:
+    async def work(cluster: ModelCluster) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        log = cluster.create("t")
+        for age_minutes in (120, 61, 59, 1):
+            log.append(b"aged", timestamp=now_ms - age_minutes * 60_000)
+        async with aio.Consumer(cluster.address, auto_offset_reset=reset, **FAST) as consumer:
+            consumer.assign([P0])
+            assert offsets(await read(consumer, 2)) == [2, 3]
 
     run(work)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from datetime import timedelta
 from typing import Any, get_type_hints
 
 import pytest
@@ -59,7 +60,9 @@ def test_an_argument_like_no_other_lists_those_there_are() -> None:
         (ProducerConfig, "compression_type", "brotli", "one of 'none', 'gzip', 'snappy', 'lz4', 'zstd'"),
         (ProducerConfig, "enable_idempotence", "yes", "True, False or None"),
         (ProducerConfig, "on_records_lost", 1, "something to call"),
-        (ConsumerConfig, "auto_offset_reset", "newest", "one of 'earliest', 'latest', 'closest', 'none'"),
+        (ConsumerConfig, "auto_offset_reset", "newest", "one of 'earliest', 'latest', 'closest', 'none', a timedelta"),
+        (ConsumerConfig, "auto_offset_reset", timedelta(hours=-1), "a timedelta that is not negative is expected"),
+        (ConsumerConfig, "auto_offset_reset", "by_duration:1H", "one of 'earliest'"),
         (ConsumerConfig, "check_crcs", 1, "True or False"),
         (ConsumerConfig, "client_id", 7, "text is expected"),
     ],

@@ -18,9 +18,9 @@ from support.examples import examples
 from support.old_rules.reader_rules import OLD_READER_RULES, ReaderRules
 from support.worlds.reader_world import READER, PartitionWorld, ReadingClient
 from tidelog.base.errors import LogTruncatedError
-from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.base.ids import LeaderEpoch, Offset, Position
 from tidelog.client.core.needs import FetchFrom
-from tidelog.client.core.values import ConsumerRecord, Position, ResetPolicy
+from tidelog.client.core.values import ConsumerRecord, ResetPolicy
 from tidelog.sim.checkers.views import Record
 
 BROKERS = ["A", "B", "C"]

@@ -20,12 +20,13 @@ from tidelog.client.core.fetched import read_fetched
 from tidelog.client.core.metadata_cache import CachedPartition
 from tidelog.client.core.needs import EARLIEST, LATEST, FetchFrom, LookUp, NeedsMetadata, Validate
 from tidelog.client.core.positions import UNDEFINED_MS_MAX
-from tidelog.client.core.reader import PartitionReader, Phase
+from tidelog.client.core.reader import DOUBTS_MAX, PartitionReader, Phase
 from tidelog.client.core.subscription import Subscription
 from tidelog.client.core.values import PositionReset, ResetPolicy, ResetReason
 from tidelog.records.batch import BatchBuilder
 
 P0 = TopicPartition("t", PartitionIndex(0))
+BEGINS_AT = 1_234
 NONE, EARLIEST_POLICY, LATEST_POLICY, CLOSEST = (
     ResetPolicy.NONE,
     ResetPolicy.EARLIEST,
@@ -40,7 +41,9 @@ class Bench:
     def __init__(self, policy: ResetPolicy = NONE) -> None:
         self.now_ms = 0
         self.resets: list[PositionReset] = []
-        self.reader = PartitionReader(P0, policy, 1_000, lambda failures: 10, self.resets.append)
+        self.reader = PartitionReader(
+            P0, policy, 1_000, lambda failures: 10, self.resets.append, begins_at=lambda: BEGINS_AT
+        )
         self.epoch = 0
         self.topic_id = 1
         self.metadata()
@@ -144,7 +147,13 @@ def test_without_a_position_and_a_policy_it_says_so_until_a_seek() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "timestamp"), [(EARLIEST_POLICY, EARLIEST), (LATEST_POLICY, LATEST), (CLOSEST, LATEST)]
+    ("policy", "timestamp"),
+    [
+        (EARLIEST_POLICY, EARLIEST),
+        (LATEST_POLICY, LATEST),
+        (CLOSEST, LATEST),
+        (ResetPolicy.BY_DURATION, BEGINS_AT),
+    ],
 )
 def test_a_policy_finds_the_first_position(policy: ResetPolicy, timestamp: int) -> None:
     bench = Bench(policy)
@@ -339,9 +348,35 @@ def test_an_offset_below_the_log_start_is_out_of_range() -> None:
     bench.reader.seek(Offset(5), None)
     bench.out_of_range()
     bench.look_up(EARLIEST, 20)
+    bench.look_up(LATEST, 31)
     error = bench.error
     assert isinstance(error, OffsetOutOfRangeError)
-    assert error.log_start_offset == 20
+    assert not isinstance(error, LogTruncatedError)
+    assert (error.partition, error.offset) == (P0, 5)
+    assert (error.log_start_offset, error.end_offset) == (20, 31)
+    assert error.seek_to == (20, None)
+
+
+def test_a_log_that_has_grown_up_to_the_position_is_read_on() -> None:
+    bench = Bench()
+    bench.reader.seek(Offset(5), None)
+    bench.out_of_range()
+    bench.look_up(EARLIEST, 0)
+    bench.look_up(LATEST, 6)
+    bench.now_ms += 10
+    assert bench.need() == FetchFrom(Offset(5), 1_000)
+
+
+def test_a_leader_that_goes_on_to_refuse_what_it_says_to_have_is_believed_in_the_end() -> None:
+    bench = Bench()
+    bench.reader.seek(Offset(5), None)
+    for _ in range(DOUBTS_MAX + 1):
+        bench.out_of_range()
+        bench.look_up(EARLIEST, 0)
+        if bench.reader.phase is Phase.LOOKING_UP:
+            bench.look_up(LATEST, 6)
+        bench.now_ms += 1_000
+    assert isinstance(bench.error, OffsetOutOfRangeError)
 
 
 @pytest.mark.parametrize(
@@ -378,7 +413,11 @@ def test_a_seek_beyond_the_end_is_out_of_range_and_no_truncation() -> None:
     bench.reader.seek(Offset(500), None)
     bench.out_of_range()
     bench.look_up(EARLIEST, 0)
-    assert isinstance(bench.error, OffsetOutOfRangeError)
+    bench.look_up(LATEST, 30)
+    error = bench.error
+    assert isinstance(error, OffsetOutOfRangeError)
+    assert not isinstance(error, LogTruncatedError)
+    assert error.seek_to == (30, None)
 
 
 def test_out_of_range_at_a_broker_that_turns_out_to_follow_is_asked_of_the_leader_and_is_no_loss() -> None:

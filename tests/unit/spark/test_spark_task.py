@@ -59,7 +59,7 @@ class LentConsumer:
     def poll_batches(self, timeout_ms: int) -> list[FetchedBatches]:
         if self.surprises:
             self.surprises -= 1
-            raise TopicRecreatedError("t-0", position=0, old_topic_id=OLD, new_topic_id=self.new_topic_id)
+            raise TopicRecreatedError(T0, position=0, old_topic_id=OLD, new_topic_id=self.new_topic_id)
         return [FetchedBatches(T0, memoryview(three_records()), 0, 3, 3, 3, 0, 0, self.new_topic_id)]
 
 

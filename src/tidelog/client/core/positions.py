@@ -18,9 +18,9 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.base.ids import LeaderEpoch, Offset, Position
 from tidelog.client.core.needs import EARLIEST, LATEST, LookUp
-from tidelog.client.core.values import Position, ResetPolicy
+from tidelog.client.core.values import ResetPolicy
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 
 UNDEFINED_MS_MAX = 30_000
@@ -205,13 +205,24 @@ def _latest_up_to(lineage: LeaderEpochLineage, leader_epoch: LeaderEpoch) -> Epo
     return known[-1] if known else None
 
 
-def first_place(policy: ResetPolicy) -> LookUp:
-    """Where a reader starts that has no position yet."""
+def first_place(policy: ResetPolicy, begins_at: Callable[[], int] | None = None) -> LookUp:
+    """Where a reader starts that has no position yet.
+
+    Args:
+        begins_at: the time at which a policy by duration begins, in ms since 1970.
+    """
+    if policy is ResetPolicy.BY_DURATION:
+        assert begins_at is not None
+        return LookUp(max(begins_at(), 0))
     return LookUp(EARLIEST if policy is ResetPolicy.EARLIEST else LATEST)
 
 
 def place_after_truncation(
-    policy: ResetPolicy, standing: PositionStatus, divergence: Divergence | None, last_timestamp: int | None
+    policy: ResetPolicy,
+    standing: PositionStatus,
+    divergence: Divergence | None,
+    last_timestamp: int | None,
+    first: Callable[[], LookUp],
 ) -> PositionStatus | LookUp:
     """Where a reader goes on: at the divergence if it is known, whatever the policy; else where the policy says.
 
@@ -220,20 +231,25 @@ def place_after_truncation(
         standing: what turned out to be lost.
         divergence: if it is known.
         last_timestamp: of the last record that was read, in ms; None if none was, or it had none.
+        first: where it would start.
     """
-    return standing.back_to(divergence) if divergence is not None else _place_by(policy, last_timestamp)
+    return standing.back_to(divergence) if divergence is not None else _place_by(policy, last_timestamp, first)
 
 
 def place_in_range(
-    policy: ResetPolicy, standing: PositionStatus, log_start_offset: Offset, last_timestamp: int | None
+    policy: ResetPolicy,
+    standing: PositionStatus,
+    log_start_offset: Offset,
+    last_timestamp: int | None,
+    first: Callable[[], LookUp],
 ) -> PositionStatus | LookUp:
     """Where a reader goes on of which retention has removed what it would read next, or that never was in the log."""
     if standing.offset < log_start_offset and policy is ResetPolicy.CLOSEST:
         return PositionStatus.looked_up(log_start_offset, None)
-    return _place_by(policy, last_timestamp)
+    return _place_by(policy, last_timestamp, first)
 
 
-def _place_by(policy: ResetPolicy, last_timestamp: int | None) -> LookUp:
+def _place_by(policy: ResetPolicy, last_timestamp: int | None, first: Callable[[], LookUp]) -> LookUp:
     if policy is ResetPolicy.CLOSEST and last_timestamp is not None and last_timestamp >= 0:
         return LookUp(last_timestamp)
-    return first_place(policy)
+    return first()

@@ -22,7 +22,7 @@ from tidelog.base.errors import (
     TidelogError,
     TopicRecreatedError,
 )
-from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition, uuid_text
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, Position, TopicId, TopicPartition, uuid_text
 from tidelog.client.core.fetched import FetchedRange
 from tidelog.client.core.metadata_cache import CachedPartition
 from tidelog.client.core.needs import EARLIEST, LATEST, FetchFrom, LookUp, Need, NeedsMetadata, Validate
@@ -40,7 +40,7 @@ from tidelog.client.core.positions import (
     place_after_truncation,
     place_in_range,
 )
-from tidelog.client.core.values import PartitionStatistics, Position, PositionReset, ResetPolicy, ResetReason
+from tidelog.client.core.values import PartitionStatistics, PositionReset, ResetPolicy, ResetReason
 
 DOUBTS_MAX = 5
 """So often may a leader call an offset out of range that it has just vouched for."""
@@ -65,6 +65,7 @@ class PartitionReader:
         fetch_size_bytes: to ask for at once; grows where a batch needs it.
         retry_delay_ms: how long to wait after so many failures in a row.
         on_reset: told when a position moves by policy.
+        begins_at: where the policy goes by a duration: the time at which it begins, in ms since 1970.
         rule: what a leader's answer says of the position.
     """
 
@@ -76,6 +77,7 @@ class PartitionReader:
         retry_delay_ms: Callable[[int], int],
         on_reset: Callable[[PositionReset], None],
         *,
+        begins_at: Callable[[], int] | None = None,
         rule: ValidationRule = judge,
     ) -> None:
         self.topic_partition = topic_partition
@@ -100,11 +102,14 @@ class PartitionReader:
         self._rule = rule
         self._failures = 0
         self._last_timestamp: int | None = None
-        self._look_up = first_place(policy)
+        self._begins_at = begins_at
+        self._look_up: LookUp | None = None  # None: where a reader starts
         self._requested_epoch: LeaderEpoch | None = None
         self._undefined_since_ms: int | None = None
         self._doubts = 0
         self._out_of_range = False  # Fetch said so of the offset; looking up the log start will say which side
+        self._times_grown = 0  # the log had grown up to the offset by the time of the look-up
+        self._range_start: Offset | None = None  # it is outside, and that is told once the end is known too
         self._fetched_from: BrokerId | None = None  # asked by the last Fetch
         if policy is ResetPolicy.NONE:
             self._stop(_no_position(topic_partition))
@@ -145,7 +150,9 @@ class PartitionReader:
         if self.leader_id is None:
             return NeedsMetadata()
         if self.phase is Phase.LOOKING_UP:
-            return LookUp(EARLIEST) if self._out_of_range else self._look_up
+            if self._out_of_range:
+                return LookUp(EARLIEST if self._range_start is None else LATEST)
+            return self._look_up or self._first_place()
         if self.standing is None:
             return None
         if self.phase is Phase.VALIDATING:
@@ -216,7 +223,10 @@ class PartitionReader:
             return
         if self._out_of_range:
             self._out_of_range = False
-            self._on_log_start(offset or Offset(0), now_ms)
+            if self._range_start is None:
+                self._on_log_start(offset or Offset(0), now_ms)
+            else:
+                self._on_range(self._range_start, offset or self._range_start, now_ms)
         else:
             self._go_to(LookUp(LATEST) if offset is None else PositionStatus.looked_up(offset, leader_epoch))
 
@@ -255,7 +265,7 @@ class PartitionReader:
         if self._goes_back(fetched):
             self._on_truncated(None)
         elif fetched.next_offset > fetched.fetch_offset:
-            self._doubts = 0
+            self._doubts = self._times_grown = 0
             self.held.append(fetched)
 
     def on_out_of_range(self, generation: int) -> None:
@@ -309,7 +319,9 @@ class PartitionReader:
         self._requested_epoch = None
         self._undefined_since_ms = None
         self._doubts = 0
+        self._times_grown = 0
         self._out_of_range = False
+        self._range_start = None
         self.not_before_ms = 0
         self.held.clear()
 
@@ -321,6 +333,9 @@ class PartitionReader:
         else:
             self.standing = place
             self.phase = Phase.FETCHING
+
+    def _first_place(self) -> LookUp:
+        return first_place(self._policy, self._begins_at)
 
     @property
     def _has_epoch(self) -> bool:
@@ -365,13 +380,15 @@ class PartitionReader:
         standing = self.standing
         assert standing is not None
         divergent_offset = None if divergence is None else divergence.offset
-        place = place_after_truncation(self._policy, standing, divergence, self._last_timestamp)
+        place = place_after_truncation(self._policy, standing, divergence, self._last_timestamp, self._first_place)
         error = LogTruncatedError(
-            str(self.topic_partition),
+            self.topic_partition,
             position=standing.offset,
             divergent_offset=divergent_offset,
             leader_epoch=standing.position.leader_epoch,
             divergent_leader_epoch=place.position.leader_epoch if isinstance(place, PositionStatus) else None,
+            log_start_offset=self.log_start_offset,
+            end_offset=self.high_watermark,
         )
         self._on_lost(standing.position, ResetReason.TRUNCATED, error, divergent_offset, place)
 
@@ -379,6 +396,7 @@ class PartitionReader:
         """The position is outside the log; now we know on which side."""
         standing = self.standing
         assert standing is not None
+        self.log_start_offset = log_start_offset
         if standing.offset >= log_start_offset and self.leader_id != self._fetched_from:
             self.phase = Phase.FETCHING  # who said so leads no more, or never did: the leader has not been asked
         elif standing.offset >= log_start_offset and 0 < self._doubts < DOUBTS_MAX:
@@ -386,15 +404,27 @@ class PartitionReader:
             self.not_before_ms = now_ms + self._retry_delay_ms(self._doubts)
         elif standing.offset >= log_start_offset and standing.was_in_log:
             self._on_truncated(None)  # the log reached here once
+        elif self._policy is ResetPolicy.NONE:
+            self._out_of_range = True  # the error names both ends
+            self._range_start = log_start_offset
         else:
-            error = OffsetOutOfRangeError(
-                str(self.topic_partition),
-                offset=standing.offset,
-                log_start_offset=log_start_offset,
-                end_offset=max(self.high_watermark or 0, log_start_offset),
-            )
-            place = place_in_range(self._policy, standing, log_start_offset, self._last_timestamp)
-            self._on_lost(standing.position, ResetReason.OUT_OF_RANGE, error, None, place)
+            self._on_range(log_start_offset, None, now_ms)
+
+    def _on_range(self, start: Offset, end: Offset | None, now_ms: int) -> None:
+        """The position is outside of what there is, unless the log has grown up to it meanwhile."""
+        standing = self.standing
+        assert standing is not None
+        self._range_start = None
+        if end is not None and start <= standing.offset <= end and self._times_grown < DOUBTS_MAX:
+            self._times_grown += 1
+            self.phase = Phase.FETCHING
+            self.not_before_ms = now_ms + self._retry_delay_ms(self._times_grown)
+            return
+        error = OffsetOutOfRangeError(
+            self.topic_partition, offset=standing.offset, log_start_offset=start, end_offset=end
+        )
+        place = place_in_range(self._policy, standing, start, self._last_timestamp, self._first_place)
+        self._on_lost(standing.position, ResetReason.OUT_OF_RANGE, error, None, place)
 
     def _on_recreated(self, old: TopicId, new: TopicId) -> None:
         self.high_watermark = self.last_stable_offset = self.log_start_offset = None  # of another log
@@ -403,7 +433,7 @@ class PartitionReader:
             self.generation += 1
             return
         error = TopicRecreatedError(
-            str(self.topic_partition),
+            self.topic_partition,
             position=position.offset,
             old_topic_id=uuid_text(old),
             new_topic_id=uuid_text(new),
@@ -431,7 +461,7 @@ class PartitionReader:
         self.generation += 1
         self.held.clear()
         self.phase = Phase.STOPPED
-        self.error = error
+        self.error = error.about(self.topic_partition)
 
 
 def _no_position(topic_partition: TopicPartition) -> KafkaError:

@@ -192,6 +192,7 @@ class Sender:
             self._on_delivered(queue, batch, answer)
             return
         error = KafkaError(f"{batch.topic_partition}: {answer.message or code.meaning} ({code.name})", code=code)
+        error.partition = batch.topic_partition
         if code not in sequences.REFUSED_BEFORE_APPEND:
             batch.may_be_written = True
         if code in STALE_LEADER:
@@ -311,7 +312,7 @@ class Sender:
             if last is not None and offset <= last:
                 why = f"the leader of epoch {batch.sent_leader_epoch} gave later records offset {offset}"
                 self._losses.append(
-                    RecordsLostError(str(queue.topic_partition), first_offset=offset, last_offset=last, why=why)
+                    RecordsLostError(queue.topic_partition, first_offset=offset, last_offset=last, why=why)
                 )
             queue.last_acked_number = batch.number
             queue.last_acked_offset = offset + batch.record_count - 1
@@ -333,7 +334,7 @@ class Sender:
             self._retry(queue, batch, error, now_ms)
         else:
             loss = RecordsLostError(
-                str(queue.topic_partition),
+                queue.topic_partition,
                 first_offset=None,
                 last_offset=last,
                 why=f"its leader does not know the records that came before sequence {batch.sequence}"
@@ -360,7 +361,7 @@ class Sender:
             why = batch.why or self._why_unsent(batch)
             maybe = "; it may have been written" if batch.may_be_written else ""
             error = TimedOutError(f"{batch.topic_partition}: not delivered within {limit} ms{maybe}; last: {why}")
-            self._fail(queue, batch, error)
+            self._fail(queue, batch, error.about(batch.topic_partition))
 
     def _why_unsent(self, batch: PendingBatch) -> str:
         if self.settings.idempotent and self.producer_id is None:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tidelog.base.errors import KafkaError, MalformedBatchError, TidelogError
-from tidelog.base.ids import BrokerId, TopicPartition, uuid_text
+from tidelog.base.ids import BrokerId, Position, TopicPartition, uuid_text
 from tidelog.client.core.fetch_messages import RequestsByPartition, partition_request
 from tidelog.client.core.fetched import FetchedRange
 from tidelog.client.core.metadata_cache import MetadataCache
 from tidelog.client.core.needs import FetchFrom, LookUp, NeedsMetadata, Validate
 from tidelog.client.core.reader import PartitionReader
-from tidelog.client.core.values import ConsumerRecord, FetchedBatches, PositionReset, ResetPolicy
+from tidelog.client.core.values import ConsumerRecord, ConsumerRecords, FetchedBatches, PositionReset, ResetPolicy
 from tidelog.records.batch import read_records
 
 
@@ -33,13 +33,22 @@ class Subscription:
         policy: what to do where a position is lost.
         fetch_size_bytes: of one partition at a time.
         retry_delay_ms: how long to wait after so many failures in a row.
+        begins_at: see `PartitionReader`.
     """
 
-    def __init__(self, policy: ResetPolicy, fetch_size_bytes: int, retry_delay_ms: Callable[[int], int]) -> None:
+    def __init__(
+        self,
+        policy: ResetPolicy,
+        fetch_size_bytes: int,
+        retry_delay_ms: Callable[[int], int],
+        *,
+        begins_at: Callable[[], int] | None = None,
+    ) -> None:
         self.readers: dict[TopicPartition, PartitionReader] = {}
         self._policy = policy
         self._fetch_size_bytes = fetch_size_bytes
         self._retry_delay_ms = retry_delay_ms
+        self._begins_at = begins_at
         self._resets: list[PositionReset] = []
 
     # What the caller wants.
@@ -51,7 +60,12 @@ class Subscription:
             reader = before.get(partition)
             if reader is None:
                 reader = PartitionReader(
-                    partition, self._policy, self._fetch_size_bytes, self._retry_delay_ms, self._resets.append
+                    partition,
+                    self._policy,
+                    self._fetch_size_bytes,
+                    self._retry_delay_ms,
+                    self._resets.append,
+                    begins_at=self._begins_at,
                 )
             self.readers[partition] = reader
         self.on_metadata(metadata, now_ms)
@@ -105,9 +119,10 @@ class Subscription:
         """Why a partition stopped, if one did."""
         return next((reader.error for reader in self.readers.values() if reader.error is not None), None)
 
-    def take_records(self, records_max: int) -> list[ConsumerRecord]:
+    def take_records(self, records_max: int) -> ConsumerRecords:
         """Deliver up to so many records, in the order of their offsets within each partition."""
         taken: list[ConsumerRecord] = []
+        next_offsets: dict[TopicPartition, Position] = {}
         for reader in self._in_turn():
             while reader.held and len(taken) < records_max:
                 fetched = reader.held[0]
@@ -119,9 +134,11 @@ class Subscription:
                     break
                 if fetched.next_batch == len(fetched.batches):
                     reader.on_all_delivered()
+            if (position := reader.position) is not None:
+                next_offsets[reader.topic_partition] = position
             if len(taken) >= records_max:
                 break
-        return taken
+        return ConsumerRecords(taken, next_offsets)
 
     def take_batches(self, answers_max: int) -> list[FetchedBatches]:
         """Deliver whole batches, of up to so many answers of brokers; each gives one value or more."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
 from tidelog.base.errors import Code
-from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
+from tidelog.base.ids import Position, TopicPartition
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -49,15 +50,26 @@ class ConsumerRecord(NamedTuple):
     headers: Headers
 
 
-class Position(NamedTuple):
-    """Where a reader goes on: the next offset, and the leader epoch of the record read before it.
+class ConsumerRecords(list[ConsumerRecord]):
+    """What one `poll` gave: a list of records, in the order of their offsets within each partition.
 
-    The epoch is None if no record was read yet. Store both, and give both to `seek`: then a truncation that happened in
-    between is found, however far the log grew since (KIP-320).
+    Kafka: `ConsumerRecords`.
     """
 
-    offset: Offset
-    leader_epoch: LeaderEpoch | None
+    __slots__ = ("_next",)
+
+    def __init__(
+        self, records: Iterable[ConsumerRecord] = (), next_offsets: Mapping[TopicPartition, Position] | None = None
+    ) -> None:
+        super().__init__(records)
+        self._next = dict(next_offsets or {})
+
+    def next_offsets(self) -> dict[TopicPartition, Position]:
+        """Where each partition that it came from is read on: behind these records, and what is hidden behind them.
+
+        A position may be stored, and given to `seek` (KIP-1094).
+        """
+        return dict(self._next)
 
 
 class OffsetAndEpoch(NamedTuple):
@@ -144,6 +156,8 @@ class ResetPolicy(Enum):
     LATEST = "latest"
     CLOSEST = "closest"
     """Tidelog's own: the divergence if it is known, else the time of the last record read, else the latest offset."""
+    BY_DURATION = "by_duration"
+    """The first record of so long ago, or the latest offset if there is none since (KIP-1106)."""
     NONE = "none"
     """Raise, and go nowhere until the caller seeks."""
 

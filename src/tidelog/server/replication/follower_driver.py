@@ -159,7 +159,7 @@ class FollowerDriver(PartitionRole):
         known = log.lineage.end_offset_for(last_fetched_epoch, log.log_end_offset)
         if known is None or (known[0] == log.lineage.latest_leader_epoch and fetch_offset > log.log_end_offset):
             start, end = log.log_start_offset, log.log_end_offset
-            name = str(self.partition.topic_partition)
+            name = self.partition.topic_partition
             raise OffsetOutOfRangeError(name, offset=fetch_offset, log_start_offset=start, end_offset=end)
         return known if known[0] < last_fetched_epoch or known[1] < fetch_offset else None
 

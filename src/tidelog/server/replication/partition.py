@@ -315,9 +315,7 @@ class Partition:
             offset = high_watermark
         if not 0 <= offset <= high_watermark:
             start, end = log.log_start_offset, high_watermark
-            raise OffsetOutOfRangeError(
-                str(self.topic_partition), offset=offset, log_start_offset=start, end_offset=end
-            )
+            raise OffsetOutOfRangeError(self.topic_partition, offset=offset, log_start_offset=start, end_offset=end)
         if offset > log.log_start_offset:
             log.advance_log_start_offset(Offset(offset))
             self.on_log_start_moved()
@@ -438,7 +436,7 @@ class Partition:
     def _out_of_range(self, offset: int) -> OffsetOutOfRangeError:
         """As in Kafka, a follower says so too of what it lacks yet: whoever reads there asks the leader then."""
         start, end = self.log.log_start_offset, self.log.log_end_offset
-        return OffsetOutOfRangeError(str(self.topic_partition), offset=offset, log_start_offset=start, end_offset=end)
+        return OffsetOutOfRangeError(self.topic_partition, offset=offset, log_start_offset=start, end_offset=end)
 
     @property
     def last_stable_offset(self) -> Offset:

@@ -20,10 +20,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tidelog.base.errors import TidelogError
-from tidelog.base.ids import TopicPartition
+from tidelog.base.ids import Position, TopicPartition
 from tidelog.client.async_consumer import AsyncConsumer
 from tidelog.client.cluster import World
-from tidelog.client.core.values import Position
 from tidelog.client.factory import AsyncFactory
 from tidelog.sim.faults.own_bugs import words_of
 from tidelog.sim.runs.coordinator_requests import CoordinatorRequests
