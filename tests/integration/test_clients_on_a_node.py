@@ -170,6 +170,24 @@ for number in range(100):
         assert read_values(consumer, 100) == [b"%d" % number for number in range(100)]
 
 
+def test_loops_that_are_left_lose_nothing(shared_node: NodeProcess) -> None:
+    topic = create(shared_node, "clients-left-loops")
+    with Producer(shared_node.bootstrap) as producer:
+        for number in range(1_000):
+            producer.send(topic.topic, b"%d" % number, partition=0)
+        producer.flush()
+    with Consumer(shared_node.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([topic])
+        seen: list[int] = []
+        while len(seen) < 1_000:
+            for record in consumer:
+                seen.append(record.offset)
+                if record.offset % 150 == 149 or record.offset == 999:
+                    assert consumer.position(topic).offset == record.offset + 1
+                    break
+        assert seen == list(range(1_000))
+
+
 def test_async_clients_do_what_the_blocking_ones_do(shared_node: NodeProcess) -> None:
     topic = create(shared_node, "clients-async")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
@@ -11,6 +11,7 @@ from tidelog.base.errors import MalformedBatchError, TidelogError, TimedOutError
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, Position, TopicPartition
 from tidelog.client.cluster import Cluster, World, real_world
 from tidelog.client.consistency import ConsistencyContextStore
+from tidelog.client.core.handing import Handing
 from tidelog.client.core.needs import EARLIEST, LATEST
 from tidelog.client.core.reader import PartitionReader
 from tidelog.client.core.subscription import Subscription
@@ -73,6 +74,7 @@ class AsyncConsumer:
             begins_at=lambda: world.clock.wall_ms() - ago_ms,
         )
         self._fetching = Fetching(config, self._subscription, self._cluster, world.clock)
+        self._handing: Handing | None = None
 
     async def __aenter__(self) -> AsyncConsumer:
         return self
@@ -89,6 +91,7 @@ class AsyncConsumer:
         A new one starts where `auto_offset_reset` says, unless `seek` says otherwise.
         """
         self._fetching.check_open()
+        self._settle()
         wanted = [TopicPartition(*partition) for partition in partitions]
         topics = {partition.topic for partition in wanted}
         self._cluster.want(topics, create=self._config.allow_auto_create_topics)
@@ -117,6 +120,7 @@ class AsyncConsumer:
         if offset < 0:
             raise ValueError(f"{partition}: offset {offset} is negative; see seek_to_beginning and seek_to_end")
         epoch = None if leader_epoch is None else LeaderEpoch(leader_epoch)
+        self._settle()
         self._reader(partition).seek(Offset(offset), epoch)
         self._fetching.pump_soon()
 
@@ -139,7 +143,7 @@ class AsyncConsumer:
         limit_ms = self._config.default_api_timeout_ms
         try:
             async with asyncio.timeout(limit_ms / 1000):
-                while reader.error is not None or (position := reader.position) is None:
+                while reader.error is not None or (position := self._position(reader)) is None:
                     if reader.error is not None:
                         raise reader.error.with_traceback(None)
                     self._fetching.check_open()
@@ -173,6 +177,7 @@ class AsyncConsumer:
             OffsetOutOfRangeError: the position is outside the log, likewise.
             TidelogError: why a partition cannot be read.
         """
+        self._settle()
         limit = self._config.max_poll_records if max_records is None else max_records
         deadline_ms = self._clock.now_ms() + timeout_ms
         moved: dict[TopicPartition, Position] = {}
@@ -186,6 +191,7 @@ class AsyncConsumer:
 
     async def poll_batches(self, timeout_ms: int = 1_000) -> list[FetchedBatches]:
         """Whole batches, as the brokers sent them, for those who decode themselves. Otherwise as `poll`."""
+        self._settle()
         if not await self._fetching.wait_for_some(self._clock.now_ms() + timeout_ms):
             return []
         batches = self._subscription.take_batches(_ANSWERS_PER_POLL_MAX)
@@ -208,6 +214,7 @@ class AsyncConsumer:
         """
         from tidelog.client.arrow import ArrowReader
 
+        self._settle()
         reader = ArrowReader(columns)
         deadline_ms = self._clock.now_ms() + timeout_ms
         before: dict[TopicPartition, Position] = {}
@@ -227,9 +234,9 @@ class AsyncConsumer:
         return reader.finish()
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Records without end, one by one."""
+        """Records without end, one by one. Whoever leaves the loop goes on behind the last record it was given."""
         while True:
-            for record in await self.poll():
+            for record in self._hand(await self.poll()):
                 yield record
 
     # Asking.
@@ -268,6 +275,20 @@ class AsyncConsumer:
         await self._fetching.close()
 
     # How.
+    def _hand(self, records: ConsumerRecords) -> Iterator[ConsumerRecord]:
+        """Records that are handed out one by one; `_settle` is to be called before anything else is."""
+        self._handing = Handing(records)
+        return self._handing.iterator
+
+    def _settle(self) -> None:
+        """What an iteration was left with is delivered again, to whoever reads next."""
+        handing, self._handing = self._handing, None
+        if handing is not None:
+            handing.give_back(self._subscription.readers)
+
+    def _position(self, reader: PartitionReader) -> Position | None:
+        return reader.position if self._handing is None else self._handing.position(reader)
+
     def _leaders(self) -> Leaders:
         self._fetching.check_open()
         return Leaders(
@@ -284,6 +305,7 @@ class AsyncConsumer:
         }
 
     def _seek_by_time(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
+        self._settle()
         for partition in list(partitions) or self.assignment():
             self._reader(partition).seek_by_time(timestamp)
         self._fetching.pump_soon()

@@ -151,9 +151,9 @@ class Consumer:
         return self._thread.run(self._async.poll_arrow(timeout_ms, columns, size_bytes))
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Records without end, one by one."""
+        """Records without end, one by one. Whoever leaves the loop goes on behind the last record it was given."""
         while True:
-            yield from self.poll()
+            yield from self._async._hand(self.poll())
 
     # Asking.
     def partitions_for(self, topic: str) -> list[PartitionIndex]:

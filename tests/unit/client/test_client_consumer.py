@@ -32,7 +32,7 @@ from tidelog import (
     aio,
 )
 from tidelog.base.errors import Code, MalformedBatchError
-from tidelog.base.ids import PartitionIndex
+from tidelog.base.ids import Offset, PartitionIndex
 from tidelog.client.arrow import ArrowReader
 from tidelog.client.core.values import FetchedBatches
 from tidelog.records.batch import split_batches
@@ -266,6 +266,80 @@ def test_records_say_where_their_partitions_go_on() -> None:
             assert at == Position(15, 1)
             consumer.seek(P0, at)
             assert (await consumer.poll(0)).next_offsets() == {}
+
+    run(work)
+
+
+@pytest.mark.parametrize("per_poll", [3, 500])
+def test_whoever_leaves_a_loop_goes_on_behind_the_last_record(per_poll: int) -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t", 2)
+        log.append(*numbered(0, 20))
+        async with aio.Consumer(
+            cluster.address, auto_offset_reset="earliest", max_poll_records=per_poll, **FAST
+        ) as consumer:
+            consumer.assign([P0, P1])
+            seen = []
+            for _ in range(3):
+                async for record in consumer:
+                    seen.append(record.offset)
+                    assert await consumer.position(P0) == (record.offset + 1, 0)
+                    if len(seen) % 4 == 0:
+                        break
+                assert await consumer.position(P0) == (len(seen), 0)
+            assert seen == list(range(12))
+            assert offsets(await consumer.poll(WAIT_MS)) == list(range(12, min(12 + per_poll, 20)))
+
+    run(work)
+
+
+def test_a_seek_within_a_loop_counts_at_once() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t").append(*numbered(0, 10))
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+            consumer.assign([P0])
+            seen = []
+            async for record in consumer:
+                seen.append(record.offset)
+                if len(seen) == 2:
+                    consumer.seek(P0, 7)
+                if record.offset == 9:
+                    break
+            assert seen == [0, 1, 7, 8, 9]
+
+    run(work)
+
+
+@pytest.mark.parametrize("policy", ["none", "earliest"])
+@pytest.mark.parametrize(("taken", "is_told"), [(4, False), (8, True)])
+def test_what_a_loop_was_left_with_is_no_loss_unless_it_had_been_taken(policy: Any, taken: int, is_told: bool) -> None:
+    """Ten records are fetched, and truncated to six. Whoever has taken four of them lost nothing; two are left."""
+
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 10))
+        resets: list[PositionReset] = []
+        async with aio.Consumer(cluster.address, auto_offset_reset=policy, on_reset=resets.append, **FAST) as consumer:
+            consumer.assign([P0])
+            consumer.seek(P0, 0)
+            seen = []
+            async for record in consumer:
+                seen.append(record.value)
+                if len(seen) == taken:
+                    break
+            log.truncate(6)
+            log.elect()
+            log.append(b"other")
+            cluster.tell()
+            try:
+                records = await read(consumer, 1 if is_told else 3)
+                told = [(one.position.offset, one.divergent_offset) for one in resets]
+            except LogTruncatedError as lost:
+                told = [(Offset(lost.position), lost.divergent_offset)]
+                consumer.seek(lost.partition, lost.seek_to)
+                records = await read(consumer, 1)
+            assert told == ([(8, 6)] if is_told else [])
+            assert [record.value for record in records] == [*numbered(taken, 6), b"other"]
 
     run(work)
 

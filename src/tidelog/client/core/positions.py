@@ -89,6 +89,13 @@ class PositionStatus:
         """Whether it stands on an epoch that a leader of `leader_epoch` has not heard of yet."""
         return self.leader_epoch is not None and leader_epoch is not None and self.leader_epoch > leader_epoch
 
+    def rewound(self, offset: Offset) -> PositionStatus:
+        """At an offset that was read up to before."""
+        lineage = self.lineage.clone()
+        lineage.truncate_from_end(offset)
+        epoch = lineage.latest_leader_epoch
+        return PositionStatus(offset, epoch, was_read=epoch is not None, lineage=lineage, was_in_log=True)
+
     def back_to(self, divergence: Divergence) -> PositionStatus:
         """Where the logs part. It still stands on a record, and so sees the next truncation too."""
         lineage = self.lineage.clone()

@@ -304,6 +304,25 @@ class PartitionReader:
         assert self.standing is not None
         self.standing.on_read(fetched.epochs, fetched.next_offset)
 
+    def position_before(self, offset: Offset) -> Position | None:
+        """Where the caller stands that has not taken what was delivered from an offset on."""
+        if self.standing is None or offset >= self.standing.offset or isinstance(self.error, TopicRecreatedError):
+            return self.position
+        return self.standing.rewound(offset).position
+
+    def give_back(self, offset: Offset) -> None:
+        """The caller did not take what was delivered from an offset on, and it is to be delivered again.
+
+        If the log was truncated meanwhile, it is asked anew whether the caller has anything of what was lost.
+        """
+        if self.standing is None or offset >= self.standing.offset or isinstance(self.error, TopicRecreatedError):
+            return
+        standing = self.standing.rewound(offset)
+        self._new_generation()
+        self._go_to(standing)
+        if standing.leader_epoch is not None:
+            self.phase = Phase.VALIDATING
+
     # How.
     def _is_current(self, generation: int, phase: Phase) -> bool:
         if generation == self.in_flight:
