@@ -71,6 +71,7 @@ class AsyncConsumer:
             policy,
             config.max_partition_fetch_bytes,
             self._cluster.backoff.delay_ms,
+            unknown_ms_max=config.default_api_timeout_ms,
             begins_at=lambda: world.clock.wall_ms() - ago_ms,
         )
         self._fetching = Fetching(config, self._subscription, self._cluster, world.clock)

@@ -116,7 +116,8 @@ class CommonConfig:
     request_timeout_ms: int = _within(30_000, 1)
     """How long one request may take; then its connection is closed, and the request tried again."""
     default_api_timeout_ms: int = _within(60_000, 1)
-    """How long a call may take, retries included, unless it is given a time of its own."""
+    """How long a call may take, retries included, unless it is given a time of its own. After so long a consumer says
+    of a topic that there is none."""
     retry_backoff_ms: int = _within(100, 0)
     """The wait before the first retry of a request; doubled for each further one."""
     retry_backoff_max_ms: int = _within(1_000, 0)

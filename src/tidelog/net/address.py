@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tidelog.base.errors import ConfigError
@@ -51,7 +51,16 @@ def parse_bootstrap(servers: str | Iterable[str]) -> tuple[Address, ...]:
 
     Raises:
         ConfigError: there is none, or one is no address.
+        TypeError: it is something else, as other clients take it.
     """
+    if isinstance(servers, Mapping):
+        first = servers.get("bootstrap.servers", "host:port")
+        others = ", ".join(f"{key.replace('.', '_')}=…" for key in servers if key != "bootstrap.servers")
+        raise TypeError(
+            f"bootstrap_servers is a dict: write ({first!r}{others and ', '}{others}), not a dict of settings"
+        )
+    if not isinstance(servers, Iterable):
+        raise TypeError(f"bootstrap_servers={servers!r}: host:port is expected, several with commas or as a list")
     texts = servers.split(",") if isinstance(servers, str) else [part for text in servers for part in text.split(",")]
     addresses = tuple(dict.fromkeys(parse_address(text) for text in texts if text.strip()))
     if not addresses:

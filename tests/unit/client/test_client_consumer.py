@@ -344,6 +344,23 @@ def test_what_a_loop_was_left_with_is_no_loss_unless_it_had_been_taken(policy: A
     run(work)
 
 
+def test_a_topic_that_does_not_exist_is_told_after_a_while_and_read_once_it_is_there() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("u")
+        options = {**FAST, "default_api_timeout_ms": 100}
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **options) as consumer:
+            for nowhere in (P0, TopicPartition("u", 7)):
+                consumer.assign([nowhere])
+                with pytest.raises(UnknownTopicError, match="create it") as error:
+                    await consumer.poll(WAIT_MS)
+                assert error.value.partition == nowhere
+            consumer.assign([P0])
+            cluster.create("t").append(*numbered(0, 3))
+            assert offsets(await read(consumer, 3)) == [0, 1, 2]
+
+    run(work)
+
+
 def test_what_has_no_position_says_of_which_partition_that_is() -> None:
     async def work(cluster: ModelCluster) -> None:
         cluster.create("t").append(*numbered(0, 10))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any, get_type_hints
@@ -101,6 +102,21 @@ def test_a_producer_is_idempotent_unless_it_cannot_be(given: dict[str, Any], ide
 def test_idempotence_is_refused_with_what_it_cannot_be_had_with(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="idempotence"):
         Producer("127.0.0.1:1", **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"bootstrap.servers": "h:1", "client.id": "x"}, "write ('h:1', client_id=…), not a dict of settings"),
+        ({"bootstrap.servers": "h:1"}, "write ('h:1'), not a dict of settings"),
+        (None, "host:port is expected"),
+        (9092, "host:port is expected"),
+    ],
+)
+@pytest.mark.parametrize("client", [Consumer, Producer, Admin])
+def test_what_other_clients_take_is_answered_with_advice(client: Any, given: object, expected: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(expected)):
+        client(given)
 
 
 def test_no_bootstrap_server_is_an_error_at_once() -> None:

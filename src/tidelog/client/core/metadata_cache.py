@@ -154,6 +154,12 @@ class MetadataCache:
         topic = self.topics.get(name)
         return topic.topic_id if topic is not None else None
 
+    def refusal(self, partition: TopicPartition) -> Code | None:
+        """Why the last answer did not have a partition; None if it did, or there was none."""
+        if partition.topic not in self.topics:
+            return self.errors.get(partition.topic)
+        return Code.UNKNOWN_TOPIC_OR_PARTITION if self.partition(partition) is None else None
+
     def why_missing(self, partition: TopicPartition) -> Code:
         """Why there is no leader to ask."""
         if partition.topic not in self.topics:

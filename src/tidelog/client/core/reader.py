@@ -21,6 +21,7 @@ from tidelog.base.errors import (
     OffsetOutOfRangeError,
     TidelogError,
     TopicRecreatedError,
+    UnknownTopicError,
 )
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, Position, TopicId, TopicPartition, uuid_text
 from tidelog.client.core.fetched import FetchedRange
@@ -65,6 +66,7 @@ class PartitionReader:
         fetch_size_bytes: to ask for at once; grows where a batch needs it.
         retry_delay_ms: how long to wait after so many failures in a row.
         on_reset: told when a position moves by policy.
+        unknown_ms_max: so long brokers may know nothing of the partition before that is an error; None for ever.
         begins_at: where the policy goes by a duration: the time at which it begins, in ms since 1970.
         rule: what a leader's answer says of the position.
     """
@@ -77,6 +79,7 @@ class PartitionReader:
         retry_delay_ms: Callable[[int], int],
         on_reset: Callable[[PositionReset], None],
         *,
+        unknown_ms_max: int | None = None,
         begins_at: Callable[[], int] | None = None,
         rule: ValidationRule = judge,
     ) -> None:
@@ -103,6 +106,8 @@ class PartitionReader:
         self._failures = 0
         self._last_timestamp: int | None = None
         self._begins_at = begins_at
+        self._unknown_ms_max = unknown_ms_max
+        self._unknown_since_ms: int | None = None
         self._look_up: LookUp | None = None  # None: where a reader starts
         self._requested_epoch: LeaderEpoch | None = None
         self._undefined_since_ms: int | None = None
@@ -145,7 +150,9 @@ class PartitionReader:
 
     def need(self, now_ms: int) -> Need | None:
         """What to ask for next; None while there is nothing to ask, or it is not time yet."""
-        if self.phase is Phase.STOPPED or now_ms < self.not_before_ms or not self.is_idle:
+        if self.phase is Phase.STOPPED:
+            return NeedsMetadata() if isinstance(self.error, UnknownTopicError) else None
+        if now_ms < self.not_before_ms or not self.is_idle:
             return None
         if self.leader_id is None:
             return NeedsMetadata()
@@ -182,8 +189,14 @@ class PartitionReader:
         self._go_to(LookUp(timestamp))
 
     # What happened.
-    def on_metadata(self, topic_id: TopicId | None, view: CachedPartition | None, now_ms: int) -> None:
-        """The cluster's metadata, whether it changed or not."""
+    def on_metadata(
+        self, topic_id: TopicId | None, view: CachedPartition | None, now_ms: int, *, refusal: Code | None = None
+    ) -> None:
+        """The cluster's metadata, whether it changed or not.
+
+        Args:
+            refusal: why the partition is not in it; None where that is not known.
+        """
         if topic_id is not None and topic_id != self.topic_id:
             old, self.topic_id = self.topic_id, topic_id
             if old is not None:
@@ -191,7 +204,14 @@ class PartitionReader:
                 self._on_recreated(old, topic_id)
         if view is None:
             self.leader_id = None
+            self._on_unknown(refusal, now_ms)
             return
+        self._unknown_since_ms = None
+        if isinstance(self.error, UnknownTopicError):  # it was made since, or made anew
+            self._new_generation()
+            self._go_to(self._first_place() if self.standing is None else self.standing)
+            if self._has_epoch:
+                self.phase = Phase.VALIDATING
         self.leader_id = view.leader_id
         if view.leader_epoch is not None and (self.leader_epoch is None or view.leader_epoch > self.leader_epoch):
             is_first = self.leader_epoch is None
@@ -384,6 +404,20 @@ class PartitionReader:
         for held in self.held:
             before = held.epochs[-1][0] if held.epochs else before
         return before is not None and fetched.epochs[0][0] < before
+
+    def _on_unknown(self, refusal: Code | None, now_ms: int) -> None:
+        """Brokers do not have the partition. One that is being made, or a broker that hears of it later, passes."""
+        if refusal is None or self.phase is Phase.STOPPED:
+            return
+        if not refusal.retriable:
+            what = f"{self.topic_partition}: {refusal.meaning} ({refusal.name})"
+            self._stop(KafkaError(what, code=refusal))
+        elif refusal is Code.UNKNOWN_TOPIC_OR_PARTITION and self._unknown_ms_max is not None:
+            if self._unknown_since_ms is None:
+                self._unknown_since_ms = now_ms
+            elif now_ms - self._unknown_since_ms >= self._unknown_ms_max:
+                what = f"{self.topic_partition}: for {self._unknown_ms_max} ms brokers have known no such partition"
+                self._stop(UnknownTopicError(f"{what}: create it, or assign another"))
 
     def _on_undefined(self, now_ms: int) -> None:
         """Nobody can tell, this time, whether the log was truncated. In the end, that is told."""

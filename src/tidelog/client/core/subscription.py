@@ -33,7 +33,7 @@ class Subscription:
         policy: what to do where a position is lost.
         fetch_size_bytes: of one partition at a time.
         retry_delay_ms: how long to wait after so many failures in a row.
-        begins_at: see `PartitionReader`.
+        unknown_ms_max, begins_at: see `PartitionReader`.
     """
 
     def __init__(
@@ -42,12 +42,14 @@ class Subscription:
         fetch_size_bytes: int,
         retry_delay_ms: Callable[[int], int],
         *,
+        unknown_ms_max: int | None = None,
         begins_at: Callable[[], int] | None = None,
     ) -> None:
         self.readers: dict[TopicPartition, PartitionReader] = {}
         self._policy = policy
         self._fetch_size_bytes = fetch_size_bytes
         self._retry_delay_ms = retry_delay_ms
+        self._unknown_ms_max = unknown_ms_max
         self._begins_at = begins_at
         self._resets: list[PositionReset] = []
 
@@ -65,6 +67,7 @@ class Subscription:
                     self._fetch_size_bytes,
                     self._retry_delay_ms,
                     self._resets.append,
+                    unknown_ms_max=self._unknown_ms_max,
                     begins_at=self._begins_at,
                 )
             self.readers[partition] = reader
@@ -73,7 +76,8 @@ class Subscription:
     # What happened.
     def on_metadata(self, metadata: MetadataCache, now_ms: int) -> None:
         for partition, reader in self.readers.items():
-            reader.on_metadata(metadata.topic_id(partition.topic), metadata.partition(partition), now_ms)
+            topic_id, view = metadata.topic_id(partition.topic), metadata.partition(partition)
+            reader.on_metadata(topic_id, view, now_ms, refusal=metadata.refusal(partition))
 
     # What to do.
     def plan(self, now_ms: int) -> PollPlan:
