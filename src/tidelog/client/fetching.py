@@ -61,6 +61,8 @@ class Fetching:
             max_wait_ms=config.fetch_max_wait_ms,
             isolation_level=self._isolation_level,
             check_crcs=config.check_crcs,
+            rack=config.client_rack,
+            preferred_ms=config.metadata_max_age_ms,
         )
         self._busy_classes: set[tuple[BrokerId, str]] = set()
         self._tasks: set[asyncio.Task[None]] = set()

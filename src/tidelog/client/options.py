@@ -61,6 +61,7 @@ class ConsumerOptions(CommonOptions, total=False):
     """See `ConsumerConfig`."""
 
     auto_offset_reset: AutoOffsetReset
+    client_rack: str
     isolation_level: Isolation
     fetch_min_bytes: int
     fetch_max_bytes: int
@@ -173,6 +174,8 @@ class ConsumerConfig(CommonConfig):
     )
     """Where to go without a position, or with a lost one. After a truncation all but "none" go to the divergence. A
     `timedelta`, or Kafka's "by_duration:P1DT2H", goes to the first record of so long ago."""
+    client_rack: str = ""
+    """Where the consumer is: a cluster that selects replicas by rack has it read from a replica there (KIP-392)."""
     isolation_level: Isolation = field(
         default="read_uncommitted", metadata=_one_of("read_uncommitted", "read_committed")
     )

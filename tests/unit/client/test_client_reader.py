@@ -143,7 +143,7 @@ def test_without_a_position_and_a_policy_it_says_so_until_a_seek() -> None:
     assert "there is no position" in str(bench.error)
     bench.reader.seek(Offset(4), None)
     assert bench.reader.error is None
-    assert bench.need() == FetchFrom(Offset(4), 1_000)
+    assert bench.need() == FetchFrom(Offset(4), 1_000, BrokerId(1))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_policy_finds_the_first_position(policy: ResetPolicy, timestamp: int) 
     bench = Bench(policy)
     bench.look_up(timestamp, 7, 0)
     assert bench.stands() == (7, None)  # an epoch that was looked up is not one that was read
-    assert bench.need() == FetchFrom(Offset(7), 1_000)
+    assert bench.need() == FetchFrom(Offset(7), 1_000, BrokerId(1))
     assert bench.resets == []
 
 
@@ -170,7 +170,7 @@ def test_a_few_answers_are_held_in_advance_and_no_more() -> None:
     bench.fetch((5, 0, 5))
     assert bench.need() is None
     assert bench.deliver() == list(range(10))
-    assert bench.need() == FetchFrom(Offset(10), 1_000)
+    assert bench.need() == FetchFrom(Offset(10), 1_000, BrokerId(1))
 
 
 def test_a_new_leader_epoch_is_followed_by_a_question_and_drops_what_was_fetched_before() -> None:
@@ -180,7 +180,7 @@ def test_a_new_leader_epoch_is_followed_by_a_question_and_drops_what_was_fetched
     bench.metadata(epoch=1)
     assert bench.deliver() == []  # the old leader's word no longer counts
     bench.epoch_end(0, (0, 5))
-    assert bench.need() == FetchFrom(Offset(5), 1_000)
+    assert bench.need() == FetchFrom(Offset(5), 1_000, BrokerId(1))
 
 
 def test_an_answer_from_before_the_election_is_dropped() -> None:
@@ -205,7 +205,7 @@ def test_no_leader_is_waited_for_and_changes_nothing() -> None:
     bench.metadata(leader=None)
     assert bench.need() == NeedsMetadata()
     bench.metadata()
-    assert bench.need() == FetchFrom(Offset(5), 1_000)
+    assert bench.need() == FetchFrom(Offset(5), 1_000, BrokerId(1))
 
 
 def test_truncation_without_a_policy_stops_with_the_divergence_until_a_seek() -> None:
@@ -221,7 +221,7 @@ def test_truncation_without_a_policy_stops_with_the_divergence_until_a_seek() ->
     assert bench.error is error
     bench.reader.seek(Offset(3), LeaderEpoch(0))
     bench.epoch_end(0, (0, 3))
-    assert bench.need() == FetchFrom(Offset(3), 1_000)
+    assert bench.need() == FetchFrom(Offset(3), 1_000, BrokerId(1))
 
 
 @pytest.mark.parametrize("policy", [EARLIEST_POLICY, LATEST_POLICY, CLOSEST])
@@ -232,7 +232,7 @@ def test_every_policy_goes_to_the_divergence_if_it_is_known_and_tells(policy: Re
     bench.deliver()
     bench.metadata(epoch=2)
     bench.epoch_end(0, (0, 6))
-    assert bench.need() == FetchFrom(Offset(6), 1_000)
+    assert bench.need() == FetchFrom(Offset(6), 1_000, BrokerId(1))
     assert bench.stands() == (6, 0)
     [reset] = bench.resets
     assert (reset.reason, reset.position, reset.divergent_offset, reset.new_offset) == (
@@ -255,7 +255,7 @@ def test_where_the_divergence_is_unknown_the_policy_decides(policy: ResetPolicy,
     [reset] = bench.resets
     assert (reset.divergent_offset, reset.new_offset) == (None, None)
     bench.look_up(timestamp, 2, 2)
-    assert bench.need() == FetchFrom(Offset(2), 1_000)
+    assert bench.need() == FetchFrom(Offset(2), 1_000, BrokerId(1))
 
 
 def test_closest_goes_to_the_end_if_nothing_is_as_young_as_what_was_read() -> None:
@@ -300,13 +300,13 @@ def test_a_seek_with_an_epoch_asks_first() -> None:
 def test_a_seek_without_an_epoch_does_not_ask() -> None:
     bench = Bench()
     bench.reader.seek(Offset(50), None)
-    assert bench.need() == FetchFrom(Offset(50), 1_000)
+    assert bench.need() == FetchFrom(Offset(50), 1_000, BrokerId(1))
 
 
 def test_a_fetch_that_is_told_of_a_divergence_asks_where_it_is() -> None:
     bench = Bench()
     bench.read_up_to(5)
-    assert bench.need() == FetchFrom(Offset(5), 1_000)
+    assert bench.need() == FetchFrom(Offset(5), 1_000, BrokerId(1))
     bench.reader.on_diverging(bench.reader.generation)
     bench.epoch_end(0, (0, 3))
     error = bench.error
@@ -321,7 +321,7 @@ def test_a_position_of_an_epoch_that_the_metadata_does_not_know_yet_waits_for_it
     assert bench.need() == NeedsMetadata()
     bench.metadata(epoch=6)
     bench.epoch_end(6, (6, 60))
-    assert bench.need() == FetchFrom(Offset(50), 1_000)
+    assert bench.need() == FetchFrom(Offset(50), 1_000, BrokerId(1))
 
 
 @pytest.mark.parametrize("behind", [True, False])
@@ -364,7 +364,7 @@ def test_a_log_that_has_grown_up_to_the_position_is_read_on() -> None:
     bench.look_up(EARLIEST, 0)
     bench.look_up(LATEST, 6)
     bench.now_ms += 10
-    assert bench.need() == FetchFrom(Offset(5), 1_000)
+    assert bench.need() == FetchFrom(Offset(5), 1_000, BrokerId(1))
 
 
 def test_a_leader_that_goes_on_to_refuse_what_it_says_to_have_is_believed_in_the_end() -> None:
@@ -392,7 +392,7 @@ def test_retention_that_overtook_a_reader_is_reported_and_follows_the_policy(
     bench.look_up(EARLIEST, 20)
     for timestamp, offset in lookups:
         bench.look_up(timestamp, offset)
-    assert bench.need() == FetchFrom(Offset(end), 1_000)
+    assert bench.need() == FetchFrom(Offset(end), 1_000, BrokerId(1))
     [reset] = bench.resets
     assert (reset.reason, reset.position.offset) == (ResetReason.OUT_OF_RANGE, 5)
 
@@ -405,7 +405,7 @@ def test_a_reader_that_stood_at_the_end_of_a_log_that_is_shorter_now_is_told_of_
     [reset] = bench.resets
     assert reset.reason is ResetReason.TRUNCATED
     bench.look_up(LATEST, 10)
-    assert bench.need() == FetchFrom(Offset(10), 1_000)
+    assert bench.need() == FetchFrom(Offset(10), 1_000, BrokerId(1))
 
 
 def test_a_seek_beyond_the_end_is_out_of_range_and_no_truncation() -> None:
@@ -430,11 +430,52 @@ def test_out_of_range_at_a_broker_that_turns_out_to_follow_is_asked_of_the_leade
     bench.metadata(leader=2)
     bench.now_ms += 10
     bench.look_up(EARLIEST, 0)
-    assert bench.need() == FetchFrom(Offset(5), 1_000)
+    assert bench.need() == FetchFrom(Offset(5), 1_000, BrokerId(2))
     assert bench.resets == []
     bench.reader.on_out_of_range(bench.reader.generation)  # the leader says so too
     bench.look_up(EARLIEST, 0)
     assert [reset.reason for reset in bench.resets] == [ResetReason.OUT_OF_RANGE]
+
+
+def preferring() -> Bench:
+    """A reader of 10 records of epoch 0, whose leader has named broker 7."""
+    bench = Bench()
+    bench.read_up_to(10)
+    assert isinstance(bench.need(), FetchFrom)
+    bench.reader.on_preferred(bench.reader.generation, BrokerId(7), bench.now_ms + 1_000)
+    return bench
+
+
+def test_records_come_from_the_replica_that_the_leader_named_for_a_while() -> None:
+    bench = preferring()
+    assert bench.need() == FetchFrom(Offset(10), 1_000, BrokerId(7))
+    bench.reader.in_flight = None
+    bench.now_ms += 1_000
+    assert bench.need() == FetchFrom(Offset(10), 1_000, BrokerId(1))
+
+
+def test_a_replica_that_does_not_answer_or_lacks_the_offset_is_left_for_the_leader() -> None:
+    bench = preferring()
+    bench.reader.on_failure(bench.reader.generation, bench.now_ms)
+    bench.now_ms += 10
+    assert bench.need() == FetchFrom(Offset(10), 1_000, BrokerId(1))
+    bench = preferring()
+    bench.out_of_range()
+    bench.epoch_end(0, (0, 20))  # the leader has it
+    bench.look_up(EARLIEST, 0)
+    assert bench.need() == FetchFrom(Offset(10), 1_000, BrokerId(1))
+    assert bench.resets == []
+
+
+def test_who_reads_from_a_replica_nearby_is_told_of_a_truncation_by_the_leader() -> None:
+    """The replica lags behind, and still has what is lost."""
+    bench = preferring()
+    assert isinstance(bench.need(), FetchFrom)
+    bench.metadata(epoch=1)
+    bench.epoch_end(0, (0, 6))
+    error = bench.error
+    assert isinstance(error, LogTruncatedError)
+    assert (error.position, error.divergent_offset) == (10, 6)
 
 
 def test_out_of_range_at_a_follower_of_what_the_leader_has_is_no_loss() -> None:
@@ -444,7 +485,7 @@ def test_out_of_range_at_a_follower_of_what_the_leader_has_is_no_loss() -> None:
     bench.metadata(epoch=1, leader=2)
     bench.epoch_end(0, (0, 9))
     bench.look_up(EARLIEST, 0)
-    assert bench.need() == FetchFrom(Offset(5), 1_000)
+    assert bench.need() == FetchFrom(Offset(5), 1_000, BrokerId(2))
     assert bench.reader.error is None
 
 
@@ -482,7 +523,7 @@ def test_a_recreated_topic_loses_the_position_and_says_so() -> None:
     assert bench.reader.leader_epoch == 0, "with the old one, every leader of the new topic would refuse to answer"
     assert "its id was AAAAAAAAAAAAAAAAAAAAAQ, and is AAAAAAAAAAAAAAAAAAAAAg" in str(error)
     bench.reader.seek(Offset(0), None)
-    assert bench.need() == FetchFrom(Offset(0), 1_000)
+    assert bench.need() == FetchFrom(Offset(0), 1_000, BrokerId(1))
 
 
 @pytest.mark.parametrize("policy", [EARLIEST_POLICY, LATEST_POLICY, CLOSEST])
@@ -493,7 +534,7 @@ def test_a_recreated_topic_is_read_from_its_start_whatever_the_policy(policy: Re
     [reset] = bench.resets
     assert (reset.reason, reset.divergent_offset) == (ResetReason.RECREATED, 0)
     bench.look_up(EARLIEST, 0)
-    assert bench.need() == FetchFrom(Offset(0), 1_000)
+    assert bench.need() == FetchFrom(Offset(0), 1_000, BrokerId(1))
 
 
 def test_before_there_is_a_position_a_new_topic_id_is_no_loss() -> None:
@@ -502,7 +543,7 @@ def test_before_there_is_a_position_a_new_topic_id_is_no_loss() -> None:
     bench.metadata(topic_id=2)
     assert bench.resets == []
     bench.look_up(LATEST, 4)
-    assert bench.need() == FetchFrom(Offset(4), 1_000)
+    assert bench.need() == FetchFrom(Offset(4), 1_000, BrokerId(1))
 
 
 @pytest.mark.parametrize(
@@ -524,7 +565,7 @@ def test_refusals_that_pass_are_tried_again_after_a_while_and_others_stop(refuse
         return
     assert bench.need() is None
     bench.now_ms = 10
-    assert bench.need() == FetchFrom(Offset(5), 1_000)
+    assert bench.need() == FetchFrom(Offset(5), 1_000, BrokerId(1))
 
 
 def test_a_batch_larger_than_the_fetch_size_is_asked_for_with_more_room() -> None:
@@ -539,7 +580,7 @@ def test_a_batch_larger_than_the_fetch_size_is_asked_for_with_more_room() -> Non
         high_watermark=1, last_stable_offset=1, log_start_offset=0,
     )  # fmt: skip
     bench.reader.on_fetched(bench.reader.generation, cut)
-    assert bench.need() == FetchFrom(Offset(0), 2_000)
+    assert bench.need() == FetchFrom(Offset(0), 2_000, BrokerId(1))
 
 
 def test_epochs_that_go_back_show_a_truncation_where_no_leader_fences() -> None:
@@ -583,7 +624,7 @@ def test_answers_of_another_generation_do_nothing(late: Callable[[PartitionReade
     bench.read_up_to(5)
     late(bench.reader)
     assert bench.stands() == (5, 0)
-    assert bench.need() == FetchFrom(Offset(5), 1_000)
+    assert bench.need() == FetchFrom(Offset(5), 1_000, BrokerId(1))
 
 
 def test_an_epoch_that_spans_two_answers_moves_no_older_one() -> None:

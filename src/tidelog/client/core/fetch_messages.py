@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidelog.base.errors import Code, KafkaError, MalformedBatchError, refusal
-from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.client.core.fetched import Aborted, read_fetched
 from tidelog.client.core.needs import FetchFrom, LookUp, Validate
 from tidelog.client.core.positions import EpochEnd
@@ -44,13 +44,20 @@ _ISOLATION = {IsolationLevel.READ_UNCOMMITTED: 0, IsolationLevel.READ_COMMITTED:
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """How a consumer fetches; sizes in bytes, times in ms."""
+    """How a consumer fetches; sizes in bytes, times in ms.
+
+    Attributes:
+        rack: where it is; empty if it does not matter.
+        preferred_ms: so long it reads from the replica that a leader has named, before it asks the leader again.
+    """
 
     min_bytes: int
     max_bytes: int
     max_wait_ms: int
     isolation_level: IsolationLevel
     check_crcs: bool
+    rack: str = ""
+    preferred_ms: int = 300_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +112,7 @@ def fetch_request(
         max_bytes=settings.max_bytes,
         isolation_level=_ISOLATION[settings.isolation_level],
         topics=list(topics.values()),
+        rack_id=settings.rack,
     )
     return request, has_ids
 
@@ -151,6 +159,9 @@ def _on_partition(requested: PartitionRequest, data: PartitionData, settings: Fe
         return code.retriable
     if data.diverging_epoch is not None and data.diverging_epoch.end_offset >= 0:
         reader.on_diverging(generation)
+        return False
+    if data.preferred_read_replica >= 0 and not data.records:
+        reader.on_preferred(generation, BrokerId(data.preferred_read_replica), now_ms + settings.preferred_ms)
         return False
     need = requested.need
     assert isinstance(need, FetchFrom)

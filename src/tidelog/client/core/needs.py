@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 
 EARLIEST, LATEST = -2, -1
 """What ListOffsets takes in place of a timestamp."""
@@ -27,10 +27,11 @@ class Validate:
 
 @dataclass(frozen=True, slots=True)
 class FetchFrom:
-    """Ask the leader for records."""
+    """Ask for records: the leader, or the replica that it has named."""
 
     offset: Offset
     size_bytes_max: int
+    broker_id: BrokerId
 
 
 @dataclass(frozen=True, slots=True)

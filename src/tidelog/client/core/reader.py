@@ -116,6 +116,8 @@ class PartitionReader:
         self._times_grown = 0  # the log had grown up to the offset by the time of the look-up
         self._range_start: Offset | None = None  # it is outside, and that is told once the end is known too
         self._fetched_from: BrokerId | None = None  # asked by the last Fetch
+        self._preferred: BrokerId | None = None  # to read from, as the leader said
+        self._preferred_until_ms = 0
         if policy is ResetPolicy.NONE:
             self._stop(_no_position(topic_partition))
 
@@ -172,8 +174,10 @@ class PartitionReader:
         if len(self.held) >= FETCHES_AHEAD_MAX:
             return None
         end = self.held[-1].next_offset if self.held else self.standing.offset
-        self._fetched_from = self.leader_id
-        return FetchFrom(Offset(end), self._fetch_size_bytes)
+        if now_ms >= self._preferred_until_ms:
+            self._preferred = None
+        self._fetched_from = self.leader_id if self._preferred is None else self._preferred
+        return FetchFrom(Offset(end), self._fetch_size_bytes, self._fetched_from)
 
     # What the caller wants.
     def seek(self, offset: Offset, leader_epoch: LeaderEpoch | None) -> None:
@@ -221,8 +225,14 @@ class PartitionReader:
         if self.phase is Phase.VALIDATING and self._is_behind():
             self._on_undefined(now_ms)
 
+    def on_preferred(self, generation: int, replica: BrokerId, until_ms: int) -> None:
+        """The leader would have a replica nearby asked for records (KIP-392). It alone says what became of the log."""
+        if self._is_current(generation, Phase.FETCHING):
+            self._preferred, self._preferred_until_ms = replica, until_ms
+
     def on_failure(self, generation: int, now_ms: int) -> None:
-        """A request got no answer, or a refusal that passes."""
+        """A request got no answer, or a refusal that passes. The next one is the leader's to answer."""
+        self._preferred = None
         if generation == self.in_flight:
             self.in_flight = None
         if generation == self.generation:
@@ -295,6 +305,7 @@ class PartitionReader:
         """
         if not self._is_current(generation, Phase.FETCHING):
             return
+        self._preferred = None
         self.held.clear()
         is_comparable = self._has_epoch and self.leader_epoch is not None
         self.phase = Phase.VALIDATING if is_comparable else Phase.LOOKING_UP
@@ -385,6 +396,7 @@ class PartitionReader:
         self.generation += 1
         self.not_before_ms = 0
         self._requested_epoch = None
+        self._preferred = None
         self.held.clear()
         if self.phase is Phase.FETCHING and self._has_epoch:
             self.phase = Phase.VALIDATING

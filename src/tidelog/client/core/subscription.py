@@ -94,7 +94,7 @@ class Subscription:
             elif isinstance(need, Validate):
                 plan.validations.setdefault(reader.leader_id, {})[partition] = partition_request(reader, need)
             else:
-                plan.fetches.setdefault(reader.leader_id, []).append((reader, need))
+                plan.fetches.setdefault(need.broker_id, []).append((reader, need))
         return plan
 
     @staticmethod
