@@ -1,6 +1,8 @@
 # The C types of kernel_clean.py, for the copy of it that is compiled. Which copy, and how: see setup.py.
 cimport cython
 
+ctypedef const unsigned char const_uchar
+
 @cython.locals(value=cython.ulonglong, shift=cython.int, byte=cython.ulonglong)
 cdef (long long, Py_ssize_t) _varint(const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end) noexcept
 
@@ -24,24 +26,24 @@ cdef int _check_region(
 ) except -1
 
 @cython.locals(
-    source=bytes, key=bytes, at=cython.Py_ssize_t, grown=cython.longlong, index=cython.Py_ssize_t,
-    _body=cython.Py_ssize_t, _time=cython.longlong, _behind_time=cython.Py_ssize_t, offset_delta=cython.longlong,
+    view=const_uchar[::1], text=cython.p_uchar, grown=cython.longlong, key_count=cython.Py_ssize_t,
+    index=cython.Py_ssize_t, _body=cython.Py_ssize_t, _time=cython.longlong, _behind_time=cython.Py_ssize_t, offset_delta=cython.longlong,
     key_at=cython.Py_ssize_t, key_length=cython.longlong, _value_length=cython.longlong, stop=cython.Py_ssize_t,
 )
 cpdef note_keys(
-    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t record_count,
+    bytes data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t record_count,
     long long base_offset, dict latest,
 )
 
 @cython.locals(
-    source=bytes, found=object, at=cython.Py_ssize_t, kept_count=cython.Py_ssize_t, tombstones=cython.Py_ssize_t,
+    view=const_uchar[::1], text=cython.p_uchar, found=object, kept_count=cython.Py_ssize_t, tombstones=cython.Py_ssize_t,
     smallest=cython.longlong, largest=cython.longlong, index=cython.Py_ssize_t,
     _body=cython.Py_ssize_t, timestamp_delta=cython.longlong, _behind_time=cython.Py_ssize_t,
     offset_delta=cython.longlong, key_at=cython.Py_ssize_t, key_length=cython.longlong, value_length=cython.longlong,
     stop=cython.Py_ssize_t,
 )
 cpdef judge(
-    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t record_count,
+    bytes data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t record_count,
     long long base_offset, dict latest, bint drops_tombstones, unsigned char[::1] kept,
 )
 

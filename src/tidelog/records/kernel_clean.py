@@ -26,9 +26,10 @@ def _varint(data: Buffer, position: int, end: int) -> tuple[int, int]:
     while position < end and shift < 70:
         byte = data[position]
         position += 1
+        if shift == 63 and byte > 1:
+            break
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            value &= 0xFFFFFFFFFFFFFFFF
             return (value >> 1) ^ -(value & 1), position
         shift += 7
     return 0, -1
@@ -96,7 +97,7 @@ def _malformed(index: int, position: int) -> MalformedBatchError:
 
 
 def note_keys(
-    data: Buffer, position: int, end: int, record_count: int, base_offset: int, latest: dict[bytes, int]
+    data: bytes, position: int, end: int, record_count: int, base_offset: int, latest: dict[bytes, int]
 ) -> int:
     """Take in which keys a batch holds, later than all that were taken in before.
 
@@ -114,25 +115,25 @@ def note_keys(
     Raises:
         MalformedBatchError: a record is none.
     """
-    _check_region(data, position, end, record_count)
-    source = bytes(data[position:end])
-    at = position
+    view = text = data
+    _check_region(view, position, end, record_count)
     grown = 0
+    key_count = len(latest)
     for index in range(record_count):
-        _body, _time, _behind_time, offset_delta, key_at, key_length, _value_length, stop = _record(data, position, end)
+        _body, _time, _behind_time, offset_delta, key_at, key_length, _value_length, stop = _record(view, position, end)
         if stop < 0:
             raise _malformed(index, position)
         if key_length >= 0:
-            key = source[key_at - at : key_at - at + key_length]
-            if key not in latest:
+            latest[text[key_at : key_at + key_length]] = base_offset + offset_delta
+            if len(latest) != key_count:
+                key_count = len(latest)
                 grown += key_length + KEY_OVERHEAD_BYTES
-            latest[key] = base_offset + offset_delta
         position = stop
     return grown
 
 
 def judge(
-    data: Buffer,
+    data: bytes,
     position: int,
     end: int,
     record_count: int,
@@ -157,15 +158,14 @@ def judge(
         MalformedBatchError: a record is none.
         ValueError: `kept` is too short.
     """
-    _check_region(data, position, end, record_count)
+    view = text = data
+    _check_region(view, position, end, record_count)
     if len(kept) < record_count:
         raise ValueError(f"{len(kept)} bytes for {record_count} records")
-    source = bytes(data[position:end])
-    at = position
     kept_count = tombstones = smallest = largest = 0
     for index in range(record_count):
         _body, timestamp_delta, _behind_time, offset_delta, key_at, key_length, value_length, stop = _record(
-            data, position, end
+            view, position, end
         )
         if stop < 0:
             raise _malformed(index, position)
@@ -174,7 +174,7 @@ def judge(
         if key_length >= 0:
             if value_length < 0 and drops_tombstones:
                 continue
-            found = latest.get(source[key_at - at : key_at - at + key_length])
+            found = latest.get(text[key_at : key_at + key_length])
             if found is not None and found > base_offset + offset_delta:
                 continue
             if value_length < 0:

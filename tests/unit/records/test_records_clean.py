@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from types import ModuleType
 from typing import Any
 
@@ -54,7 +54,7 @@ def test_what_stays_is_what_a_plain_reading_says(
 ) -> None:
     batch = build(rows)
     header = read_header(batch)
-    region = batch[61:], 0, len(batch) - 61, len(rows)
+    region = bytes(batch[61:]), 0, len(batch) - 61, len(rows)
     records = read_records(batch)
 
     latest: dict[bytes, int] = {}
@@ -105,12 +105,23 @@ def test_bytes_that_are_no_records_are_refused_or_read_within_bounds(
 
 
 @each_kernel
+def test_a_timestamp_of_more_than_64_bits_is_refused(kernel: ModuleType) -> None:
+    for last, is_refused in ((1, False), (2, True)):
+        body = b"\x00" + b"\xff" * 9 + bytes([last]) + b"\x00\x02k\x01\x00"
+        data = bytes([2 * len(body)]) + body
+        latest: dict[bytes, int] = {}
+        with pytest.raises(MalformedBatchError) if is_refused else nullcontext():
+            kernel.note_keys(data, 0, len(data), 1, 7, latest)
+        assert latest == ({} if is_refused else {b"k": 7})
+
+
+@each_kernel
 def test_room_that_is_too_small_is_refused(kernel: ModuleType) -> None:
     batch = build([(0, b"a", b"b", ())])
-    region = batch[61:], 0, len(batch) - 61, 1
+    region = bytes(batch[61:]), 0, len(batch) - 61, 1
     with pytest.raises(ValueError, match="0 bytes for 1 records"):
         kernel.judge(*region, 0, {}, False, bytearray())
     with pytest.raises(ValueError, match="where up to"):
         kernel.copy_kept(bytearray(2), *region, bytearray(1), 0)
     with pytest.raises(ValueError, match="of a buffer of"):
-        kernel.note_keys(batch, 5, len(batch) + 1, 1, 0, {})
+        kernel.note_keys(bytes(batch), 5, len(batch) + 1, 1, 0, {})

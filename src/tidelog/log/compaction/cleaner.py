@@ -37,11 +37,11 @@ from tidelog.records.batch import DECOMPRESSED_SIZE_BYTES_MAX, BatchHeader, read
 DEDUPE_SIZE_BYTES = 128 * 1024 * 1024
 """What the map of keys may take, unless told otherwise: 0.7 million keys of 20 bytes."""
 
-PIECE_WEIGHT = 512 * 1024
+PIECE_WEIGHT = 2 * 1024 * 1024
 """What one step does at most, about 1 ms of computing: bytes read, and"""
-BATCH_WEIGHT = 2048
+BATCH_WEIGHT = 16 * 1024
 """so much for each batch, and"""
-RECORD_WEIGHT = 16
+RECORD_WEIGHT = 512
 """so much for each record in it."""
 
 WRITE_SIZE_BYTES = 1024 * 1024

@@ -100,10 +100,10 @@ class BatchCleaner:
             self.removed_count += count
             return _without_records(header) if is_last or self._is_last_of_producer(header) else None
         horizon_ms = header.delete_horizon_ms
-        region = find_records(buffer, at, header, self._decompressed_size_bytes_max)
+        region = _region(buffer, at, header, self._decompressed_size_bytes_max)
         kept = bytearray(count)
         kept_count, tombstone_count, smallest_delta, largest_delta = kernel_clean.judge(
-            *region[:3],
+            *region,
             count,
             header.base_offset,
             self._latest,
@@ -130,9 +130,9 @@ class BatchCleaner:
             return None  # another cleaner has removed what it said
         if horizon_ms is not None:
             return original if self._now_ms < horizon_ms else None
-        region = find_records(buffer, at, header, self._decompressed_size_bytes_max)
+        region = _region(buffer, at, header, self._decompressed_size_bytes_max)
         kept = bytearray(count)
-        *_, smallest_delta, _ = kernel_clean.judge(*region[:3], count, header.base_offset, {}, False, kept)
+        *_, smallest_delta, _ = kernel_clean.judge(*region, count, header.base_offset, {}, False, kept)
         if not self._can_move(header, smallest_delta):
             return original
         return self._with_kept(header, region, kept, count, sets_horizon=True)
@@ -140,14 +140,14 @@ class BatchCleaner:
     def _with_kept(
         self,
         header: BatchHeader,
-        region: tuple[Buffer, int, int, int, int, int, int],
+        region: tuple[bytes, int, int],
         kept: bytearray,
         kept_count: int,
         *,
         sets_horizon: bool,
     ) -> bytes:
         """The batch with the records that are kept alone."""
-        data, start, end = region[:3]
+        data, start, end = region
         base_timestamp, attributes = header.base_timestamp, header.attributes
         if sets_horizon:
             base_timestamp = self._now_ms + self._delete_retention_ms
@@ -188,5 +188,11 @@ def note_keys(
     """
     if header.is_control or not header.record_count:
         return 0
-    data, start, end, count, *_ = find_records(buffer, at, header, decompressed_size_bytes_max)
-    return kernel_clean.note_keys(data, start, end, count, header.base_offset, latest)
+    region = _region(buffer, at, header, decompressed_size_bytes_max)
+    return kernel_clean.note_keys(*region, header.record_count, header.base_offset, latest)
+
+
+def _region(buffer: bytes, at: int, header: BatchHeader, decompressed_size_bytes_max: int) -> tuple[bytes, int, int]:
+    """The records of a batch, decompressed: the buffer that holds them, and where they start and end in it."""
+    data, start, end, *_ = find_records(buffer, at, header, decompressed_size_bytes_max)
+    return bytes(data), start, end
