@@ -5,6 +5,7 @@ Run interpreted or compiled, as kernel.py says, where the layout of a record is.
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 from tidelog.base.errors import MalformedBatchError
@@ -13,8 +14,10 @@ from tidelog.base.ports import Buffer
 KERNEL_IS_COMPILED = not __file__.endswith(".py")
 KERNEL_SOURCE_HASH: str | None = None  # of this file and its pxd, in hex: setup.py appends it to the copy it compiles
 
-KEY_OVERHEAD_BYTES = 160
-"""What a key takes in the map beside its own bytes: two objects, and a slot of a table that is half full."""
+KEY_OVERHEAD_BYTES = 96
+"""What a key takes in `KeyOffsets` beside its own bytes: a slot of a table that is a third full."""
+
+SLOT_COUNT_MIN = 8
 
 RECORD_GROWTH_MAX = 14
 """By so many bytes a record may grow when its timestamp is told from another base: 9 of it, 4 of its length, 1 more."""
@@ -96,9 +99,92 @@ def _malformed(index: int, position: int) -> MalformedBatchError:
     return MalformedBatchError(f"record {index} of the batch, at byte {position}, is none", position=position)
 
 
-def note_keys(
-    data: bytes, position: int, end: int, record_count: int, base_offset: int, latest: dict[bytes, int]
-) -> int:
+class _KeyTable:
+    """A hash table of numbers, which finds a key without an object of it.
+
+        slots   | hash | where the key starts | its length | offset | ...        offset -1: the slot is free
+        keys    | key | key | ...
+
+    Half of the slots are free at least. Whoever finds a slot taken by another key goes to the next.
+    """
+
+    def __init__(self) -> None:
+        self._slots: Any = array("q", [-1]) * (4 * SLOT_COUNT_MIN)
+        self._mask = SLOT_COUNT_MIN - 1
+        self._count = 0
+        self._keys: Any = bytearray(16 * SLOT_COUNT_MIN)
+        self._keys_size = 0
+
+    def _find(self, digest: int, data: Buffer, position: int, length: int) -> int:
+        """Where the slot of a key starts, or the free one that it would take."""
+        index = (digest >> 8) & self._mask
+        while self._slots[4 * index + 3] >= 0:
+            if self._slots[4 * index] == digest and self._slots[4 * index + 2] == length:
+                start = self._slots[4 * index + 1]
+                same = 0
+                while same < length and self._keys[start + same] == data[position + same]:
+                    same += 1
+                if same == length:
+                    break
+            index = (index + 1) & self._mask
+        return 4 * index
+
+    def _set(self, digest: int, data: Buffer, position: int, length: int, offset: int) -> int:
+        """Note a key's last record. Returns whether the key is new."""
+        slot = self._find(digest, data, position, length)
+        is_known = self._slots[slot + 3] >= 0
+        self._slots[slot + 3] = offset
+        if is_known:
+            return 0
+        self._slots[slot] = digest
+        self._slots[slot + 1] = self._keys_size
+        self._slots[slot + 2] = length
+        if length > len(self._keys) - self._keys_size:
+            grown = bytearray(2 * len(self._keys) + length)
+            grown[: len(self._keys)] = self._keys
+            self._keys = grown
+        for index in range(length):
+            self._keys[self._keys_size + index] = data[position + index]
+        self._keys_size += length
+        self._count += 1
+        if 2 * self._count > self._mask:
+            self._grow()
+        return 1
+
+    def _grow(self) -> None:
+        """Double the slots."""
+        before = self._slots
+        self._slots = array("q", [-1]) * (2 * len(before))  # first: memory may be refused
+        self._mask = 2 * self._mask + 1
+        for start in range(0, len(before), 4):
+            if before[start + 3] < 0:
+                continue
+            index = (before[start] >> 8) & self._mask
+            while self._slots[4 * index + 3] >= 0:
+                index = (index + 1) & self._mask
+            for part in range(4):
+                self._slots[4 * index + part] = before[start + part]
+
+
+class KeyOffsets:
+    """The offset of the last record of each key.
+
+    256 tables, by the last byte of the hash: a step in which one grows is short. The hash is Python's own: whoever
+    chooses the keys cannot choose it.
+    """
+
+    def __init__(self) -> None:
+        self._tables = [_KeyTable() for _ in range(256)]
+
+    def get(self, key: bytes) -> int:
+        """The offset of a key's last record; -1 if there is none."""
+        digest = hash(key)
+        table = self._tables[digest & 0xFF]
+        offset: int = table._slots[table._find(digest, key, 0, len(key)) + 3]
+        return offset
+
+
+def note_keys(data: bytes, position: int, end: int, record_count: int, base_offset: int, latest: KeyOffsets) -> int:
     """Take in which keys a batch holds, later than all that were taken in before.
 
     Args:
@@ -118,15 +204,14 @@ def note_keys(
     view = text = data
     _check_region(view, position, end, record_count)
     grown = 0
-    key_count = len(latest)
     for index in range(record_count):
         _body, _time, _behind_time, offset_delta, key_at, key_length, _value_length, stop = _record(view, position, end)
         if stop < 0:
             raise _malformed(index, position)
         if key_length >= 0:
-            latest[text[key_at : key_at + key_length]] = base_offset + offset_delta
-            if len(latest) != key_count:
-                key_count = len(latest)
+            digest = hash(text[key_at : key_at + key_length])
+            table = latest._tables[digest & 0xFF]
+            if table._set(digest, view, key_at, key_length, base_offset + offset_delta):
                 grown += key_length + KEY_OVERHEAD_BYTES
         position = stop
     return grown
@@ -138,7 +223,7 @@ def judge(
     end: int,
     record_count: int,
     base_offset: int,
-    latest: dict[bytes, int],
+    latest: KeyOffsets,
     drops_tombstones: bool,
     kept: Any,
 ) -> tuple[int, int, int, int]:
@@ -174,8 +259,9 @@ def judge(
         if key_length >= 0:
             if value_length < 0 and drops_tombstones:
                 continue
-            found = latest.get(text[key_at : key_at + key_length])
-            if found is not None and found > base_offset + offset_delta:
+            digest = hash(text[key_at : key_at + key_length])
+            table = latest._tables[digest & 0xFF]
+            if table._slots[table._find(digest, view, key_at, key_length) + 3] > base_offset + offset_delta:
                 continue
             if value_length < 0:
                 tombstones += 1

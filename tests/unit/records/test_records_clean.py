@@ -41,6 +41,13 @@ rows = st.lists(
 )
 
 
+def note(kernel: ModuleType, noted: Any, keys: list[bytes], base_offset: int) -> int:
+    """Take in a batch of records that are keys alone."""
+    batch = bytes(build([(0, key, None, ()) for key in keys]))
+    grown: int = kernel.note_keys(batch, 61, len(batch), len(keys), base_offset, noted)
+    return grown
+
+
 @each_kernel
 def test_the_kernel_says_what_it_is(kernel: ModuleType) -> None:
     assert (kernel is not kernel_clean) == kernel.KERNEL_IS_COMPILED
@@ -57,16 +64,20 @@ def test_what_stays_is_what_a_plain_reading_says(
     region = bytes(batch[61:]), 0, len(batch) - 61, len(rows)
     records = read_records(batch)
 
-    latest: dict[bytes, int] = {}
-    grown = kernel.note_keys(*region, 100, latest)
-    keyed = [(100 + index, row[1]) for index, row in enumerate(rows) if row[1] is not None]
-    assert latest == {key: offset for offset, key in keyed}
+    noted = kernel.KeyOffsets()
+    grown = kernel.note_keys(*region, 100, noted)
+    latest = {key: 100 + record.offset for record in records if (key := record.key) is not None}
+    assert {key: noted.get(key) for key in latest} == latest
+    assert noted.get(b"absent") == -1
     assert grown == sum(len(key) + kernel.KEY_OVERHEAD_BYTES for key in latest)
-    assert kernel.note_keys(*region, 200, latest) == 0
+    assert kernel.note_keys(*region, 90, noted) == 0
 
-    latest = {key: 100 + record.offset for record in records if (key := record.key) is not None} | later
+    noted = kernel.KeyOffsets()
+    latest |= later
+    for key, offset in latest.items():
+        note(kernel, noted, [key], offset)
     kept = bytearray(b"\x07" * (len(rows) + 1))
-    count, tombstones, smallest, largest = kernel.judge(*region, 100, latest, drops, kept)
+    count, tombstones, smallest, largest = kernel.judge(*region, 100, noted, drops, kept)
     staying = [
         record
         for record in records
@@ -88,6 +99,17 @@ def test_what_stays_is_what_a_plain_reading_says(
 
 
 @each_kernel
+def test_each_of_many_keys_is_found_again(kernel: ModuleType) -> None:
+    keys = [b"%d." % number + b"x" * (number % 40) for number in range(5_000)]
+    noted = kernel.KeyOffsets()
+    assert note(kernel, noted, keys, 7) == sum(map(len, keys)) + len(keys) * kernel.KEY_OVERHEAD_BYTES
+    assert [noted.get(key) for key in keys] == list(range(7, 5_007))
+    assert note(kernel, noted, keys[::-1], 1 << 40) == 0
+    assert [noted.get(key) - (1 << 40) for key in keys] == list(range(4_999, -1, -1))
+    assert {noted.get(key + b"!") for key in keys} == {-1}
+
+
+@each_kernel
 @given(data=st.binary(max_size=80), count=st.integers(0, 5))
 def test_bytes_that_are_no_records_are_refused_or_read_within_bounds(
     kernel: ModuleType, data: bytes, count: int
@@ -95,8 +117,8 @@ def test_bytes_that_are_no_records_are_refused_or_read_within_bounds(
     kept = bytearray(b"\x01" * count)
     out = bytearray(len(data) + kernel.RECORD_GROWTH_MAX * count)
     works: list[Callable[[], Any]] = [
-        lambda: kernel.note_keys(data, 0, len(data), count, 0, {}),
-        lambda: kernel.judge(data, 0, len(data), count, 0, {}, False, bytearray(count)),
+        lambda: kernel.note_keys(data, 0, len(data), count, 0, kernel.KeyOffsets()),
+        lambda: kernel.judge(data, 0, len(data), count, 0, kernel.KeyOffsets(), False, bytearray(count)),
         lambda: kernel.copy_kept(out, data, 0, len(data), count, kept, 5),
     ]
     for work in works:
@@ -109,10 +131,10 @@ def test_a_timestamp_of_more_than_64_bits_is_refused(kernel: ModuleType) -> None
     for last, is_refused in ((1, False), (2, True)):
         body = b"\x00" + b"\xff" * 9 + bytes([last]) + b"\x00\x02k\x01\x00"
         data = bytes([2 * len(body)]) + body
-        latest: dict[bytes, int] = {}
+        noted = kernel.KeyOffsets()
         with pytest.raises(MalformedBatchError) if is_refused else nullcontext():
-            kernel.note_keys(data, 0, len(data), 1, 7, latest)
-        assert latest == ({} if is_refused else {b"k": 7})
+            kernel.note_keys(data, 0, len(data), 1, 7, noted)
+        assert noted.get(b"k") == (-1 if is_refused else 7)
 
 
 @each_kernel
@@ -120,8 +142,8 @@ def test_room_that_is_too_small_is_refused(kernel: ModuleType) -> None:
     batch = build([(0, b"a", b"b", ())])
     region = bytes(batch[61:]), 0, len(batch) - 61, 1
     with pytest.raises(ValueError, match="0 bytes for 1 records"):
-        kernel.judge(*region, 0, {}, False, bytearray())
+        kernel.judge(*region, 0, kernel.KeyOffsets(), False, bytearray())
     with pytest.raises(ValueError, match="where up to"):
         kernel.copy_kept(bytearray(2), *region, bytearray(1), 0)
     with pytest.raises(ValueError, match="of a buffer of"):
-        kernel.note_keys(bytes(batch), 5, len(batch) + 1, 1, 0, {})
+        kernel.note_keys(bytes(batch), 5, len(batch) + 1, 1, 0, kernel.KeyOffsets())

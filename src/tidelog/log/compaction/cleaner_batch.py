@@ -46,13 +46,14 @@ class BatchCleaner:
         "_last_offsets",
         "_latest",
         "_marker_epochs",
+        "_no_keys",
         "_now_ms",
         "removed_count",
     )
 
     def __init__(
         self,
-        latest: dict[bytes, int],
+        latest: kernel_clean.KeyOffsets,
         *,
         end_offset: Offset,
         last_offsets: Mapping[int, Offset] | None,
@@ -68,6 +69,7 @@ class BatchCleaner:
         self._delete_retention_ms = delete_retention_ms
         self._now_ms = now_ms
         self._decompressed_size_bytes_max = decompressed_size_bytes_max
+        self._no_keys = kernel_clean.KeyOffsets()
         self.removed_count = 0
         """Records that are gone."""
 
@@ -132,7 +134,7 @@ class BatchCleaner:
             return original if self._now_ms < horizon_ms else None
         region = _region(buffer, at, header, self._decompressed_size_bytes_max)
         kept = bytearray(count)
-        *_, smallest_delta, _ = kernel_clean.judge(*region, count, header.base_offset, {}, False, kept)
+        *_, smallest_delta, _ = kernel_clean.judge(*region, count, header.base_offset, self._no_keys, False, kept)
         if not self._can_move(header, smallest_delta):
             return original
         return self._with_kept(header, region, kept, count, sets_horizon=True)
@@ -179,7 +181,7 @@ def _without_records(header: BatchHeader) -> bytes:
 
 
 def note_keys(
-    latest: dict[bytes, int], buffer: bytes, at: int, header: BatchHeader, decompressed_size_bytes_max: int
+    latest: kernel_clean.KeyOffsets, buffer: bytes, at: int, header: BatchHeader, decompressed_size_bytes_max: int
 ) -> int:
     """Take the keys of a batch into `latest`. Returns by how many bytes that grew, about.
 

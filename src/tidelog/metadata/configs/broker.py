@@ -397,7 +397,7 @@ LOG_CLEANER_DEDUPE_BUFFER_SIZE = ConfigKey(
     "log.cleaner.dedupe.buffer.size",
     LONG,
     "134217728",
-    "How much memory the keys of the log that is being compacted may take, in bytes: 160 and its own length for "
+    "How much memory the keys of the log that is being compacted may take, in bytes: 96 and its own length for "
     "each. A log with more keys is compacted in several turns.",
     minimum=1024,
     is_dynamic=True,
