@@ -453,6 +453,28 @@ class RecordsLostError(TidelogError):
         self.last_offset = last_offset
 
 
+class RecordDeserializationError(TidelogError):
+    """A deserializer did not accept a record's key or value. What it raised is the `__cause__`.
+
+    The records before it were delivered. To pass over it, seek to the offset behind it.
+
+    Attributes:
+        partition, offset: of the record.
+        what: `key` or `value`.
+    """
+
+    partition: TopicPartition
+
+    def __init__(self, partition: TopicPartition, *, offset: int, what: str, why: BaseException) -> None:
+        super().__init__(
+            f"{partition}: offset {offset}: {what}_deserializer raised {type(why).__name__}: {why}; to pass over the "
+            f"record, seek to {offset + 1}"
+        )
+        self.partition = partition
+        self.offset = offset
+        self.what = what
+
+
 class TimedOutError(TidelogError, TimeoutError):
     """Not done within the time that the caller gave. Says what was waited for, and the last reason for waiting."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Generic, Unpack
 
 from tidelog.base.errors import MalformedBatchError, TidelogError, TimedOutError
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, Position, TopicPartition
@@ -16,16 +16,20 @@ from tidelog.client.core.needs import EARLIEST, LATEST
 from tidelog.client.core.reader import PartitionReader
 from tidelog.client.core.subscription import Subscription
 from tidelog.client.core.values import (
+    RAW,
     ConsumerRecord,
     ConsumerRecords,
+    Deserializers,
     FetchedBatches,
     IsolationLevel,
+    K,
     OffsetAndEpoch,
     PartitionStatistics,
+    V,
 )
 from tidelog.client.fetching import Fetching
 from tidelog.client.leader_requests import Leaders
-from tidelog.client.options import ConsumerConfig, ConsumerOptions, parse_options, reset_policy
+from tidelog.client.options import ConsumerConfig, ConsumerOptions, deserializers_of, parse_options, reset_policy
 from tidelog.net.address import parse_bootstrap
 
 if TYPE_CHECKING:
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
 _ANSWERS_PER_POLL_MAX = 64
 
 
-class AsyncConsumer:
+class AsyncConsumer(Generic[K, V]):
     """Reads records of the partitions it is assigned, and never skips any that the log lost without saying so.
 
         async with aio.Consumer("127.0.0.1:9092", auto_offset_reset="none") as consumer:
@@ -45,13 +49,22 @@ class AsyncConsumer:
 
     Args:
         bootstrap_servers: `host:port`, several with commas between them or as a list.
+        key_deserializer, value_deserializer: make a record's key and value of its bytes, or of None where it has none.
+            They are called on the client's own thread. What one raises comes as a `RecordDeserializationError`.
         options: see `tidelog.client.options.ConsumerConfig`; an unknown one is a TypeError.
     """
 
     def __init__(
-        self, bootstrap_servers: str | Iterable[str] = "127.0.0.1:9092", **options: Unpack[ConsumerOptions]
+        self,
+        bootstrap_servers: str | Iterable[str] = "127.0.0.1:9092",
+        *,
+        key_deserializer: Callable[[bytes], K] | None = None,
+        value_deserializer: Callable[[bytes], V] | None = None,
+        **options: Unpack[ConsumerOptions],
     ) -> None:
-        self._start(bootstrap_servers, parse_options(ConsumerConfig, "Consumer", options))
+        deserializers = deserializers_of("Consumer", key_deserializer, value_deserializer)
+        config = parse_options(ConsumerConfig, "Consumer", options)
+        self._start(bootstrap_servers, config, deserializers=deserializers)
 
     def _start(
         self,
@@ -60,6 +73,7 @@ class AsyncConsumer:
         *,
         world: World | None = None,
         consistency: ConsistencyContextStore | None = None,
+        deserializers: Deserializers = RAW,
     ) -> None:
         world = world or real_world()
         self._config = config
@@ -71,13 +85,14 @@ class AsyncConsumer:
             policy,
             config.max_partition_fetch_bytes,
             self._cluster.backoff.delay_ms,
+            deserializers=deserializers,
             unknown_ms_max=config.default_api_timeout_ms,
             begins_at=lambda: world.clock.wall_ms() - ago_ms,
         )
         self._fetching = Fetching(config, self._subscription, self._cluster, world.clock)
-        self._handing: Handing | None = None
+        self._handing: Handing[K, V] | None = None
 
-    async def __aenter__(self) -> AsyncConsumer:
+    async def __aenter__(self) -> AsyncConsumer[K, V]:
         return self
 
     async def __aexit__(
@@ -165,7 +180,7 @@ class AsyncConsumer:
         return {key: reader.statistics(is_committed_only=is_committed_only) for key, reader in readers}
 
     # Reading.
-    async def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> ConsumerRecords:
+    async def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> ConsumerRecords[K, V]:
         """Records, in the order of their offsets within each partition; none if none came in time.
 
         Args:
@@ -234,7 +249,7 @@ class AsyncConsumer:
             self._fetching.pump_soon(is_update=False)
         return reader.finish()
 
-    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Records without end, one by one. Whoever leaves the loop goes on behind the last record it was given."""
         while True:
             for record in self._hand(await self.poll()):
@@ -276,7 +291,7 @@ class AsyncConsumer:
         await self._fetching.close()
 
     # How.
-    def _hand(self, records: ConsumerRecords) -> Iterator[ConsumerRecord]:
+    def _hand(self, records: ConsumerRecords[K, V]) -> Iterator[ConsumerRecord[K, V]]:
         """Records that are handed out one by one; `_settle` is to be called before anything else is."""
         self._handing = Handing(records)
         return self._handing.iterator

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar, Unpack
+from typing import TYPE_CHECKING, Generic, TypeVar, Unpack
 
 from tidelog.base.ids import PartitionIndex, Position, TopicPartition
 from tidelog.client.async_consumer import AsyncConsumer
 from tidelog.client.cluster import World
 from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.values import (
+    RAW,
     ConsumerRecord,
     ConsumerRecords,
+    Deserializers,
     FetchedBatches,
+    K,
     OffsetAndEpoch,
     PartitionStatistics,
+    V,
 )
 from tidelog.client.loop_thread import LoopThread
-from tidelog.client.options import ConsumerConfig, ConsumerOptions, parse_options
+from tidelog.client.options import ConsumerConfig, ConsumerOptions, deserializers_of, parse_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Consumer:
+class Consumer(Generic[K, V]):
     """Reads records of the partitions it is assigned, and never skips any that the log lost without saying so.
 
         with Consumer("127.0.0.1:9092", auto_offset_reset="none") as consumer:
@@ -40,13 +44,22 @@ class Consumer:
 
     Args:
         bootstrap_servers: `host:port`, several with commas between them or as a list.
+        key_deserializer, value_deserializer: make a record's key and value of its bytes, or of None where it has none.
+            They are called on the client's own thread. What one raises comes as a `RecordDeserializationError`.
         options: see `tidelog.client.options.ConsumerConfig`; an unknown one is a TypeError.
     """
 
     def __init__(
-        self, bootstrap_servers: str | Iterable[str] = "127.0.0.1:9092", **options: Unpack[ConsumerOptions]
+        self,
+        bootstrap_servers: str | Iterable[str] = "127.0.0.1:9092",
+        *,
+        key_deserializer: Callable[[bytes], K] | None = None,
+        value_deserializer: Callable[[bytes], V] | None = None,
+        **options: Unpack[ConsumerOptions],
     ) -> None:
-        self._start(bootstrap_servers, parse_options(ConsumerConfig, "Consumer", options))
+        deserializers = deserializers_of("Consumer", key_deserializer, value_deserializer)
+        config = parse_options(ConsumerConfig, "Consumer", options)
+        self._start(bootstrap_servers, config, deserializers=deserializers)
 
     def _start(
         self,
@@ -55,13 +68,14 @@ class Consumer:
         *,
         world: World | None = None,
         consistency: ConsistencyContextStore | None = None,
+        deserializers: Deserializers = RAW,
     ) -> None:
         self._is_closed = False
-        self._async = AsyncConsumer.__new__(AsyncConsumer)
-        self._async._start(bootstrap_servers, config, world=world, consistency=consistency)
+        self._async: AsyncConsumer[K, V] = AsyncConsumer.__new__(AsyncConsumer)
+        self._async._start(bootstrap_servers, config, world=world, consistency=consistency, deserializers=deserializers)
         self._thread = LoopThread(f"tidelog-consumer-{config.client_id}")
 
-    def __enter__(self) -> Consumer:
+    def __enter__(self) -> Consumer[K, V]:
         return self
 
     def __exit__(
@@ -115,7 +129,7 @@ class Consumer:
         return self._there(self._async.statistics)
 
     # Reading.
-    def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> ConsumerRecords:
+    def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> ConsumerRecords[K, V]:
         """Records, in the order of their offsets within each partition; none if none came in time.
 
         Args:
@@ -150,7 +164,7 @@ class Consumer:
         """
         return self._thread.run(self._async.poll_arrow(timeout_ms, columns, size_bytes))
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Records without end, one by one. Whoever leaves the loop goes on behind the last record it was given."""
         while True:
             yield from self._async._hand(self.poll())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Unpack
 
 from tidelog.client.consistency import ConsistencyContextStore
+from tidelog.client.core.values import K, V
 from tidelog.client.options import (
     AdminConfig,
     AdminOptions,
@@ -13,6 +14,7 @@ from tidelog.client.options import (
     ConsumerOptions,
     ProducerConfig,
     ProducerOptions,
+    deserializers_of,
     parse_options,
 )
 
@@ -56,13 +58,20 @@ class Factory:
         made._start(self._bootstrap_servers, config, consistency=self.store)
         return made
 
-    def consumer(self, **options: Unpack[ConsumerOptions]) -> Consumer:
+    def consumer(
+        self,
+        *,
+        key_deserializer: Callable[[bytes], K] | None = None,
+        value_deserializer: Callable[[bytes], V] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> Consumer[K, V]:
         """A `Consumer` with these options."""
         from tidelog.client.consumer import Consumer
 
-        made = Consumer.__new__(Consumer)
+        made: Consumer[K, V] = Consumer.__new__(Consumer)
+        deserializers = deserializers_of("Consumer", key_deserializer, value_deserializer)
         config = parse_options(ConsumerConfig, "Consumer", options)
-        made._start(self._bootstrap_servers, config, consistency=self.store)
+        made._start(self._bootstrap_servers, config, consistency=self.store, deserializers=deserializers)
         return made
 
     def admin(self, **options: Unpack[AdminOptions]) -> Admin:
@@ -103,13 +112,26 @@ class AsyncFactory:
         made._start(self._bootstrap_servers, config, world=self._world, consistency=self.store)
         return made
 
-    def consumer(self, **options: Unpack[ConsumerOptions]) -> AsyncConsumer:
+    def consumer(
+        self,
+        *,
+        key_deserializer: Callable[[bytes], K] | None = None,
+        value_deserializer: Callable[[bytes], V] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> AsyncConsumer[K, V]:
         """A `tidelog.aio.Consumer` with these options."""
         from tidelog.client.async_consumer import AsyncConsumer
 
-        made = AsyncConsumer.__new__(AsyncConsumer)
+        made: AsyncConsumer[K, V] = AsyncConsumer.__new__(AsyncConsumer)
+        deserializers = deserializers_of("Consumer", key_deserializer, value_deserializer)
         config = parse_options(ConsumerConfig, "Consumer", options)
-        made._start(self._bootstrap_servers, config, world=self._world, consistency=self.store)
+        made._start(
+            self._bootstrap_servers,
+            config,
+            world=self._world,
+            consistency=self.store,
+            deserializers=deserializers,
+        )
         return made
 
     def admin(self, **options: Unpack[AdminOptions]) -> AsyncAdmin:

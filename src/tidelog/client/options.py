@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Literal, TypedDict, TypeVar
 
 from tidelog.base.errors import ConfigError, RecordsLostError
-from tidelog.client.core.values import PositionReset, ResetPolicy
+from tidelog.client.core.values import RAW, Deserializers, PositionReset, ResetPolicy
 
 C = TypeVar("C", bound="CommonConfig")
 
@@ -201,6 +201,16 @@ class ConsumerConfig(CommonConfig):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig(CommonConfig):
     """What admin clients take."""
+
+
+def deserializers_of(owner: str, key: object, value: object) -> Deserializers:
+    """Raises ConfigError: one cannot be called."""
+    for name, given in (("key_deserializer", key), ("value_deserializer", value)):
+        if given is not None and not callable(given):
+            raise ConfigError(
+                f"{owner}({name}={given!r}): something to call is expected, as bytes.decode or json.loads"
+            )
+    return Deserializers(key, value) if key is not None or value is not None else RAW  # type: ignore[arg-type]
 
 
 def parse_options(config: type[C], owner: str, options: Mapping[str, object]) -> C:

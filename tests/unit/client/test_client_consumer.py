@@ -22,6 +22,7 @@ from tidelog import (
     OffsetOutOfRangeError,
     Position,
     PositionReset,
+    RecordDeserializationError,
     ResetReason,
     TidelogError,
     TimedOutError,
@@ -31,7 +32,7 @@ from tidelog import (
     UnsupportedVersionError,
     aio,
 )
-from tidelog.base.errors import Code, MalformedBatchError
+from tidelog.base.errors import Code, ConfigError, MalformedBatchError
 from tidelog.base.ids import Offset, PartitionIndex
 from tidelog.client.arrow import ArrowReader
 from tidelog.client.core.values import FetchedBatches
@@ -357,6 +358,49 @@ def test_a_topic_that_does_not_exist_is_told_after_a_while_and_read_once_it_is_t
             consumer.assign([P0])
             cluster.create("t").append(*numbered(0, 3))
             assert offsets(await read(consumer, 3)) == [0, 1, 2]
+
+    run(work)
+
+
+def test_keys_and_values_are_made_of_their_bytes() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t").append(*numbered(0, 3))
+        async with aio.Consumer(
+            cluster.address,
+            auto_offset_reset="earliest",
+            key_deserializer=lambda key: key is None,
+            value_deserializer=int,
+            **FAST,
+        ) as consumer:
+            consumer.assign([P0])
+            total = 0
+            for record in await consumer.poll(WAIT_MS):
+                total += record.value  # which type-checks
+                assert record.key is True
+            assert total == 3
+        with pytest.raises(ConfigError, match="something to call"):
+            aio.Consumer(cluster.address, value_deserializer="json")  # type: ignore[arg-type]
+
+    run(work)
+
+
+def test_what_cannot_be_deserialized_is_told_in_its_place_and_passed_over_by_a_seek() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t").append(b"0", b"1", b"two", b"3", b"")
+        async with aio.Consumer(
+            cluster.address, auto_offset_reset="earliest", value_deserializer=int, **FAST
+        ) as consumer:
+            consumer.assign([P0])
+            assert [record.value for record in await consumer.poll(WAIT_MS)] == [0, 1]
+            for _ in range(2):
+                with pytest.raises(RecordDeserializationError, match="value_deserializer raised ValueError") as error:
+                    await consumer.poll(WAIT_MS)
+                assert (error.value.partition, error.value.offset, error.value.what) == (P0, 2, "value")
+                assert isinstance(error.value.__cause__, ValueError)
+            consumer.seek(P0, 3)
+            assert [record.value for record in await consumer.poll(WAIT_MS)] == [3]
+            with pytest.raises(RecordDeserializationError):
+                await consumer.poll(WAIT_MS)
 
     run(work)
 

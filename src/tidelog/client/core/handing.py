@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from operator import length_hint
+from typing import Generic
 
 from tidelog.base.ids import Offset, Position, TopicPartition
 from tidelog.client.core.reader import PartitionReader
-from tidelog.client.core.values import ConsumerRecord, ConsumerRecords
+from tidelog.client.core.values import ConsumerRecord, ConsumerRecords, K, V
 
 
-class Handing:
+class Handing(Generic[K, V]):
     """What one poll gave, while a `for` goes through it. Whoever leaves it goes on behind the last record it was given.
 
     Attributes:
@@ -19,9 +20,9 @@ class Handing:
 
     __slots__ = ("_records", "iterator")
 
-    def __init__(self, records: ConsumerRecords) -> None:
+    def __init__(self, records: ConsumerRecords[K, V]) -> None:
         self._records = records
-        self.iterator: Iterator[ConsumerRecord] = iter(records)
+        self.iterator: Iterator[ConsumerRecord[K, V]] = iter(records)
 
     def position(self, reader: PartitionReader) -> Position | None:
         """Where the caller stands: behind the last record that it was handed."""

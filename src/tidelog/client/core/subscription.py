@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from tidelog.base.errors import KafkaError, MalformedBatchError, TidelogError
+from tidelog.base.errors import KafkaError, MalformedBatchError, RecordDeserializationError, TidelogError
 from tidelog.base.ids import BrokerId, Position, TopicPartition, uuid_text
 from tidelog.client.core.fetch_messages import RequestsByPartition, partition_request
 from tidelog.client.core.fetched import FetchedRange
 from tidelog.client.core.metadata_cache import MetadataCache
 from tidelog.client.core.needs import FetchFrom, LookUp, NeedsMetadata, Validate
 from tidelog.client.core.reader import PartitionReader
-from tidelog.client.core.values import ConsumerRecord, ConsumerRecords, FetchedBatches, PositionReset, ResetPolicy
-from tidelog.records.batch import read_records
+from tidelog.client.core.values import (
+    RAW,
+    ConsumerRecord,
+    ConsumerRecords,
+    Deserializers,
+    FetchedBatches,
+    PositionReset,
+    ResetPolicy,
+)
+from tidelog.records.batch import Record, read_records
 
 
 @dataclass(slots=True)
@@ -33,6 +42,7 @@ class Subscription:
         policy: what to do where a position is lost.
         fetch_size_bytes: of one partition at a time.
         retry_delay_ms: how long to wait after so many failures in a row.
+        deserializers: of keys and values; they are called on the loop.
         unknown_ms_max, begins_at: see `PartitionReader`.
     """
 
@@ -42,6 +52,7 @@ class Subscription:
         fetch_size_bytes: int,
         retry_delay_ms: Callable[[int], int],
         *,
+        deserializers: Deserializers = RAW,
         unknown_ms_max: int | None = None,
         begins_at: Callable[[], int] | None = None,
     ) -> None:
@@ -49,6 +60,7 @@ class Subscription:
         self._policy = policy
         self._fetch_size_bytes = fetch_size_bytes
         self._retry_delay_ms = retry_delay_ms
+        self._deserializers = deserializers
         self._unknown_ms_max = unknown_ms_max
         self._begins_at = begins_at
         self._resets: list[PositionReset] = []
@@ -123,18 +135,21 @@ class Subscription:
         """Why a partition stopped, if one did."""
         return next((reader.error for reader in self.readers.values() if reader.error is not None), None)
 
-    def take_records(self, records_max: int) -> ConsumerRecords:
+    def take_records(self, records_max: int) -> ConsumerRecords[Any, Any]:
         """Deliver up to so many records, in the order of their offsets within each partition."""
-        taken: list[ConsumerRecord] = []
+        taken: list[ConsumerRecord[Any, Any]] = []
         next_offsets: dict[TopicPartition, Position] = {}
         for reader in self._in_turn():
             while reader.held and len(taken) < records_max:
                 fetched = reader.held[0]
                 try:
-                    _take_records(reader, fetched, taken, records_max)
+                    _take_records(reader, fetched, taken, records_max, self._deserializers)
                 except MalformedBatchError as error:
                     where = f"{reader.topic_partition}: offset {reader.offset}"
                     reader.stop(reader.generation, KafkaError(f"{where}: {error}; to skip it, seek", code=error.code))
+                    break
+                except RecordDeserializationError as error:
+                    reader.stop(reader.generation, error)
                     break
                 if fetched.next_batch == len(fetched.batches):
                     reader.on_all_delivered()
@@ -163,7 +178,11 @@ class Subscription:
 
 
 def _take_records(
-    reader: PartitionReader, fetched: FetchedRange, taken: list[ConsumerRecord], records_max: int
+    reader: PartitionReader,
+    fetched: FetchedRange,
+    taken: list[ConsumerRecord[Any, Any]],
+    records_max: int,
+    deserializers: Deserializers,
 ) -> None:
     topic, partition = reader.topic_partition
     assert reader.offset is not None
@@ -176,20 +195,45 @@ def _take_records(
             fetched.decoded_at = 0
         start = fetched.decoded_at
         records = fetched.decoded[start : start + records_max - len(taken)]
+        epoch = header.leader_epoch if header.leader_epoch >= 0 else None
+        kind = header.timestamp_type
+        made, refused = records, None
+        if deserializers is not RAW:
+            made, refused = _deserialized(reader.topic_partition, records, deserializers)
+            records = records[: len(made)]
         fetched.decoded_at = start + len(records)
         next_offset = records[-1].offset + 1 if records else header.next_offset
-        if fetched.decoded_at == len(fetched.decoded):
+        if fetched.decoded_at == len(fetched.decoded) and refused is None:
             fetched.decoded = None
             fetched.next_batch += 1
             next_offset = header.next_offset
-        epoch = header.leader_epoch if header.leader_epoch >= 0 else None
-        kind = header.timestamp_type
         taken += [
             ConsumerRecord(topic, partition, offset, epoch, timestamp, kind, key, value, headers)
-            for offset, timestamp, key, value, headers, _ in records
+            for offset, timestamp, key, value, headers, _ in made
         ]
-        timestamp = records[-1].timestamp if records else header.max_timestamp
-        reader.on_delivered(next_offset, timestamp)
+        if records or refused is None:
+            reader.on_delivered(next_offset, records[-1].timestamp if records else header.max_timestamp)
+        if refused is not None:
+            raise refused
+
+
+def _deserialized(
+    topic_partition: TopicPartition, records: Sequence[Record], deserializers: Deserializers
+) -> tuple[list[Record], RecordDeserializationError | None]:
+    """The records with their keys and values as they are made, up to the first that is not, and why that is not."""
+    made: list[Any] = []
+    for record in records:
+        what, part = "key", record.key
+        try:
+            key = part if deserializers.key is None else deserializers.key(part)
+            what, part = "value", record.value
+            value = part if deserializers.value is None else deserializers.value(part)
+        except Exception as why:
+            refused = RecordDeserializationError(topic_partition, offset=record.offset, what=what, why=why)
+            refused.__cause__ = why
+            return made, refused
+        made.append(record._replace(key=key, value=value))
+    return made, None
 
 
 def _take_batches(reader: PartitionReader, fetched: FetchedRange) -> list[FetchedBatches]:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from tidelog.base.errors import Code
 from tidelog.base.ids import Position, TopicPartition
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # of type checkers, which know the defaults (PEP 696)
+
+    K = TypeVar("K", default=bytes | None)
+    V = TypeVar("V", default=bytes | None)
+else:
+    from typing import TypeVar
+
+    K, V = TypeVar("K"), TypeVar("V")
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -34,8 +44,8 @@ class RecordMetadata(NamedTuple):
     is not one to `seek` with."""
 
 
-class ConsumerRecord(NamedTuple):
-    """One record as it is read."""
+class ConsumerRecord(NamedTuple, Generic[K, V]):
+    """One record as it is read: its key and value as the deserializers made them, bytes without."""
 
     topic: str
     partition: int
@@ -45,12 +55,12 @@ class ConsumerRecord(NamedTuple):
     """ms since 1970; -1 for none."""
     timestamp_type: str
     """`CreateTime` or `LogAppendTime`."""
-    key: bytes | None
-    value: bytes | None
+    key: K
+    value: V
     headers: Headers
 
 
-class ConsumerRecords(list[ConsumerRecord]):
+class ConsumerRecords(list[ConsumerRecord[K, V]]):
     """What one `poll` gave: a list of records, in the order of their offsets within each partition.
 
     Kafka: `ConsumerRecords`.
@@ -59,7 +69,9 @@ class ConsumerRecords(list[ConsumerRecord]):
     __slots__ = ("_next",)
 
     def __init__(
-        self, records: Iterable[ConsumerRecord] = (), next_offsets: Mapping[TopicPartition, Position] | None = None
+        self,
+        records: Iterable[ConsumerRecord[K, V]] = (),
+        next_offsets: Mapping[TopicPartition, Position] | None = None,
     ) -> None:
         super().__init__(records)
         self._next = dict(next_offsets or {})
@@ -70,6 +82,16 @@ class ConsumerRecords(list[ConsumerRecord]):
         A position may be stored, and given to `seek` (KIP-1094).
         """
         return dict(self._next)
+
+
+class Deserializers(NamedTuple):
+    """What makes keys and values of their bytes. None leaves them as they are."""
+
+    key: Callable[[Any], Any] | None
+    value: Callable[[Any], Any] | None
+
+
+RAW = Deserializers(None, None)
 
 
 class OffsetAndEpoch(NamedTuple):
