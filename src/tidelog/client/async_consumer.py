@@ -118,6 +118,25 @@ class AsyncConsumer(Generic[K, V]):
         """The partitions that are assigned, sorted."""
         return sorted(self._subscription.readers)
 
+    def pause(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Give no records of these partitions, or of all that are assigned, until `resume`. They keep their positions.
+
+        Whether their logs were truncated is looked for all the same.
+        """
+        self._settle()
+        for partition in list(partitions) or self.assignment():
+            self._subscription.paused.add(self._reader(partition).topic_partition)
+
+    def resume(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Give records of these partitions again, or of all that are paused."""
+        for partition in list(partitions) or self.paused():
+            self._subscription.paused.discard(self._reader(partition).topic_partition)
+        self._fetching.pump_soon()
+
+    def paused(self) -> list[TopicPartition]:
+        """The partitions that are paused, sorted."""
+        return sorted(self._subscription.paused)
+
     def seek(self, partition: TopicPartition, offset: int | Position, leader_epoch: int | None = None) -> None:
         """Go on at an offset.
 

@@ -96,6 +96,21 @@ class Consumer(Generic[K, V]):
         """The partitions that are assigned, sorted."""
         return self._there(self._async.assignment)
 
+    def pause(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Give no records of these partitions, or of all that are assigned, until `resume`. They keep their positions.
+
+        Whether their logs were truncated is looked for all the same.
+        """
+        self._there(lambda: self._async.pause(partitions))
+
+    def resume(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Give records of these partitions again, or of all that are paused."""
+        self._there(lambda: self._async.resume(partitions))
+
+    def paused(self) -> list[TopicPartition]:
+        """The partitions that are paused, sorted."""
+        return self._there(self._async.paused)
+
     def seek(self, partition: TopicPartition, offset: int | Position, leader_epoch: int | None = None) -> None:
         """Go on at an offset.
 

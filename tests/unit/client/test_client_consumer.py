@@ -405,6 +405,53 @@ def test_what_cannot_be_deserialized_is_told_in_its_place_and_passed_over_by_a_s
     run(work)
 
 
+def test_a_paused_partition_gives_no_records_and_keeps_its_place() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t", 2)
+        log.append(*numbered(0, 6))
+        cluster.topics["t"].partitions[1].append(*numbered(0, 4))
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+            consumer.assign([P0, P1])
+            seen: list[int] = []
+            async for record in consumer:  # more of both may have been fetched
+                if record.partition == 0:
+                    seen.append(record.offset)
+                    break
+            consumer.pause([P0])
+            assert consumer.paused() == [P0]
+            consumer.seek_to_beginning([P1])
+            assert [(one.partition, one.offset) for one in await read(consumer, 4)] == [(1, at) for at in range(4)]
+            assert await consumer.poll(20) == []
+            consumer.resume()
+            assert consumer.paused() == []
+            assert seen + [record.offset for record in await read(consumer, 5)] == list(range(6))
+            with pytest.raises(TidelogError, match="not assigned"):
+                consumer.pause([TopicPartition("u", 0)])
+            consumer.pause()
+            consumer.assign([P1])
+            assert consumer.paused() == [P1]
+
+    run(work)
+
+
+def test_a_truncation_of_a_paused_partition_is_told() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 10))
+        async with aio.Consumer(cluster.address, auto_offset_reset="none", **FAST) as consumer:
+            consumer.assign([P0])
+            consumer.seek(P0, 0)
+            await read(consumer, 10)
+            consumer.pause()
+            log.truncate(6)
+            log.elect()
+            cluster.tell()
+            with pytest.raises(LogTruncatedError):
+                await consumer.poll(WAIT_MS)
+
+    run(work)
+
+
 def test_what_has_no_position_says_of_which_partition_that_is() -> None:
     async def work(cluster: ModelCluster) -> None:
         cluster.create("t").append(*numbered(0, 10))

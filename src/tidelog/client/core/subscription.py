@@ -12,7 +12,7 @@ from tidelog.client.core.fetch_messages import RequestsByPartition, partition_re
 from tidelog.client.core.fetched import FetchedRange
 from tidelog.client.core.metadata_cache import MetadataCache
 from tidelog.client.core.needs import FetchFrom, LookUp, NeedsMetadata, Validate
-from tidelog.client.core.reader import PartitionReader
+from tidelog.client.core.reader import PartitionReader, Phase
 from tidelog.client.core.values import (
     RAW,
     ConsumerRecord,
@@ -57,6 +57,7 @@ class Subscription:
         begins_at: Callable[[], int] | None = None,
     ) -> None:
         self.readers: dict[TopicPartition, PartitionReader] = {}
+        self.paused: set[TopicPartition] = set()
         self._policy = policy
         self._fetch_size_bytes = fetch_size_bytes
         self._retry_delay_ms = retry_delay_ms
@@ -83,6 +84,7 @@ class Subscription:
                     begins_at=self._begins_at,
                 )
             self.readers[partition] = reader
+        self.paused &= self.readers.keys()
         self.on_metadata(metadata, now_ms)
 
     # What happened.
@@ -96,6 +98,8 @@ class Subscription:
         """The requests that are due now."""
         plan = PollPlan()
         for partition, reader in self.readers.items():
+            if partition in self.paused and reader.phase is Phase.FETCHING:
+                continue
             need = reader.need(now_ms)
             if need is None:
                 continue
@@ -129,7 +133,7 @@ class Subscription:
     @property
     def has_some(self) -> bool:
         """Whether anything is held to be delivered, even if it is only a position that moves."""
-        return any(reader.held for reader in self.readers.values())
+        return any(reader.held and key not in self.paused for key, reader in self.readers.items())
 
     def error(self) -> TidelogError | None:
         """Why a partition stopped, if one did."""
@@ -170,7 +174,7 @@ class Subscription:
 
     def _in_turn(self) -> list[PartitionReader]:
         """Those that have something, the next one first; whoever comes first now comes last then."""
-        ready = [reader for reader in self.readers.values() if reader.held]
+        ready = [reader for key, reader in self.readers.items() if reader.held and key not in self.paused]
         if len(ready) > 1:
             first = ready[0]
             self.readers[first.topic_partition] = self.readers.pop(first.topic_partition)
