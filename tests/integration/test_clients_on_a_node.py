@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+from collections.abc import Coroutine
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +33,7 @@ from tidelog import (
 )
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import PartitionIndex
+from tidelog.client.loop_thread import LoopThread
 from tidelog.records import split_batches
 
 WAIT_MS = 20_000
@@ -186,6 +188,41 @@ def test_loops_that_are_left_lose_nothing(shared_node: NodeProcess) -> None:
                     assert consumer.position(topic).offset == record.offset + 1
                     break
         assert seen == list(range(1_000))
+
+
+class InterruptedOnce:
+    """The thread of a client, whose answer is there when Ctrl-C comes."""
+
+    def __init__(self, thread: LoopThread) -> None:
+        self._thread = thread
+        self.is_interrupted = False
+
+    def run(self, work: Coroutine[Any, Any, Any], timeout: float | None = None) -> Any:
+        result = self._thread.run(work, timeout)
+        if not self.is_interrupted:
+            self.is_interrupted = True
+            raise KeyboardInterrupt
+        return result
+
+    def close(self) -> None:
+        self._thread.close()
+
+
+@pytest.mark.parametrize("is_loop", [False, True])
+def test_records_that_ctrl_c_kept_from_the_caller_are_delivered_again(shared_node: NodeProcess, is_loop: bool) -> None:
+    topic = create(shared_node, f"clients-ctrl-c-{is_loop}")
+    with Producer(shared_node.bootstrap) as producer:
+        for number in range(10):
+            producer.send(topic.topic, b"%d" % number, partition=0)
+        producer.flush()
+    with Consumer(shared_node.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([topic])
+        assert consumer.position(topic).offset == 0
+        consumer._thread = interrupted = InterruptedOnce(consumer._thread)  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt):
+            _ = next(iter(consumer)) if is_loop else consumer.poll(WAIT_MS)
+        assert interrupted.is_interrupted
+        assert read_values(consumer, 10) == [b"%d" % number for number in range(10)]
 
 
 def test_async_clients_do_what_the_blocking_ones_do(shared_node: NodeProcess) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Unpack
 
@@ -271,7 +271,7 @@ class AsyncConsumer(Generic[K, V]):
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Records without end, one by one. Whoever leaves the loop goes on behind the last record it was given."""
         while True:
-            for record in self._hand(await self.poll()):
+            for record in self._hand(await self.poll()).iterator:
                 yield record
 
     # Asking.
@@ -310,10 +310,10 @@ class AsyncConsumer(Generic[K, V]):
         await self._fetching.close()
 
     # How.
-    def _hand(self, records: ConsumerRecords[K, V]) -> Iterator[ConsumerRecord[K, V]]:
+    def _hand(self, records: ConsumerRecords[K, V]) -> Handing[K, V]:
         """Records that are handed out one by one; `_settle` is to be called before anything else is."""
         self._handing = Handing(records)
-        return self._handing.iterator
+        return self._handing
 
     def _settle(self) -> None:
         """What an iteration was left with is delivered again, to whoever reads next."""

@@ -10,6 +10,7 @@ from tidelog.base.ids import PartitionIndex, Position, TopicPartition
 from tidelog.client.async_consumer import AsyncConsumer
 from tidelog.client.cluster import World
 from tidelog.client.consistency import ConsistencyContextStore
+from tidelog.client.core.handing import Handing
 from tidelog.client.core.values import (
     RAW,
     ConsumerRecord,
@@ -157,7 +158,7 @@ class Consumer(Generic[K, V]):
             OffsetOutOfRangeError: the position is outside the log, likewise.
             TidelogError: why a partition cannot be read.
         """
-        return self._thread.run(self._async.poll(timeout_ms, max_records))
+        return self._fetch(timeout_ms, max_records).take_all()
 
     def poll_batches(self, timeout_ms: int = 1_000) -> list[FetchedBatches]:
         """Whole batches, as the brokers sent them, for those who decode themselves. Otherwise as `poll`."""
@@ -182,7 +183,7 @@ class Consumer(Generic[K, V]):
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Records without end, one by one. Whoever leaves the loop goes on behind the last record it was given."""
         while True:
-            yield from self._async._hand(self.poll())
+            yield from self._fetch(1_000, None).iterator
 
     # Asking.
     def partitions_for(self, topic: str) -> list[PartitionIndex]:
@@ -215,6 +216,14 @@ class Consumer(Generic[K, V]):
             self._thread.run(self._async.close())
         finally:
             self._thread.close()
+
+    def _fetch(self, timeout_ms: int, max_records: int | None) -> Handing[K, V]:
+        """Records that are handed out one by one. If Ctrl-C comes before they are taken, they are delivered again."""
+
+        async def hand() -> Handing[K, V]:
+            return self._async._hand(await self._async.poll(timeout_ms, max_records))
+
+        return self._thread.run(hand())
 
     def _there(self, work: Callable[[], T]) -> T:
         async def do() -> T:

@@ -15,18 +15,24 @@ class Handing(Generic[K, V]):
     """What one poll gave, while a `for` goes through it. Whoever leaves it goes on behind the last record it was given.
 
     Attributes:
-        iterator: the records, one by one.
+        records: all of them.
+        iterator: the same, one by one.
     """
 
-    __slots__ = ("_records", "iterator")
+    __slots__ = ("iterator", "records")
 
     def __init__(self, records: ConsumerRecords[K, V]) -> None:
-        self._records = records
+        self.records = records
         self.iterator: Iterator[ConsumerRecord[K, V]] = iter(records)
+
+    def take_all(self) -> ConsumerRecords[K, V]:
+        """What was not given back meanwhile, to another thread."""
+        left = list(self.iterator)
+        return self.records if len(left) == len(self.records) else ConsumerRecords(left)
 
     def position(self, reader: PartitionReader) -> Position | None:
         """Where the caller stands: behind the last record that it was handed."""
-        left = self._records[len(self._records) - length_hint(self.iterator) :]
+        left = self.records[len(self.records) - length_hint(self.iterator) :]
         for record in left:
             if (record.topic, record.partition) == reader.topic_partition:
                 return reader.position_before(Offset(record.offset))
