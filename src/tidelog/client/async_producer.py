@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 from tidelog.base.errors import TidelogError, TimedOutError
 from tidelog.client.cluster import Cluster, World, real_world
@@ -19,11 +19,16 @@ from tidelog.client.options import ProducerConfig, ProducerOptions, parse_option
 from tidelog.client.producer_arguments import (
     BytesLike,
     HeadersLike,
+    K,
+    Serializers,
+    V,
     as_bytes,
     as_headers,
     check_timestamp,
     rows_by_target,
     sender_settings,
+    serialized,
+    serializers_of,
     with_timestamps,
 )
 from tidelog.client.sender_task import SenderTask
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidelog.client")
 
 
-class AsyncProducer:
+class AsyncProducer(Generic[K, V]):
     """Sends records. Idempotent unless told otherwise: retries write nothing twice, keep the order, and show losses.
 
         async with aio.Producer("127.0.0.1:9092") as producer:
@@ -45,14 +50,20 @@ class AsyncProducer:
 
     Args:
         bootstrap_servers: `host:port`, several with commas between them or as a list.
+        key_serializer, value_serializer: make bytes or text of what `send` is given. None is null, without them.
         options: see `tidelog.client.options.ProducerConfig`; an unknown one is a TypeError.
     """
 
     def __init__(
-        self, bootstrap_servers: str | Iterable[str] = "127.0.0.1:9092", **options: Unpack[ProducerOptions]
+        self,
+        bootstrap_servers: str | Iterable[str] = "127.0.0.1:9092",
+        *,
+        key_serializer: Callable[[K], BytesLike] | None = None,
+        value_serializer: Callable[[V], BytesLike] | None = None,
+        **options: Unpack[ProducerOptions],
     ) -> None:
-        config = parse_options(ProducerConfig, "Producer", options)
-        self._start(bootstrap_servers, config)
+        serializers = serializers_of(key_serializer, value_serializer)
+        self._start(bootstrap_servers, parse_options(ProducerConfig, "Producer", options), serializers=serializers)
 
     def _start(
         self,
@@ -61,17 +72,19 @@ class AsyncProducer:
         *,
         world: World | None = None,
         consistency: ConsistencyContextStore | None = None,
+        serializers: Serializers | None = None,
         call_soon: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         self._config = config
         self._is_closed = False
+        self._serializers = serializers
         world = world or real_world()
         cluster = Cluster(parse_bootstrap(bootstrap_servers), config, world, consistency=consistency)
         self._clock = world.clock
         self._sender_task = SenderTask(config, sender_settings(config), cluster, world, call_soon or _call_soon)
         self._appender = self._sender_task.appender
 
-    async def __aenter__(self) -> AsyncProducer:
+    async def __aenter__(self) -> AsyncProducer[K, V]:
         return self
 
     async def __aexit__(
@@ -87,8 +100,8 @@ class AsyncProducer:
     async def send(
         self,
         topic: str,
-        value: BytesLike | None = None,
-        key: BytesLike | None = None,
+        value: V | None = None,
+        key: K | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -98,7 +111,7 @@ class AsyncProducer:
 
         Args:
             topic: where to; asked for from the cluster the first time.
-            value: bytes, or text that is sent as UTF-8; None for null.
+            value: bytes, or text that is sent as UTF-8, unless there is a `value_serializer`; None for null.
             key: likewise. Records of a key go to one partition, the same as Java's clients choose.
             partition: overrides that choice.
             timestamp_ms: since 1970; by default now.
@@ -108,11 +121,15 @@ class AsyncProducer:
             TimedOutError: no room, or no metadata, within `max_block_ms`. The record was not taken.
             TidelogError: why no record of this kind will ever be taken.
         """
+        sent: Any = value
+        sent_key: Any = key
+        if self._serializers is not None:
+            sent_key, sent = serialized(self._serializers, key, value)
         arguments = (
             topic,
             partition,
-            as_bytes(key, "key"),
-            as_bytes(value, "value"),
+            as_bytes(sent_key, "key"),
+            as_bytes(sent, "value"),
             self._clock.wall_ms() if timestamp_ms is None else check_timestamp(timestamp_ms),
             as_headers(headers) if headers else (),
         )

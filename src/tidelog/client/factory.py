@@ -17,6 +17,9 @@ from tidelog.client.options import (
     deserializers_of,
     parse_options,
 )
+from tidelog.client.producer_arguments import BytesLike, serializers_of
+from tidelog.client.producer_arguments import K as SentK
+from tidelog.client.producer_arguments import V as SentV
 
 if TYPE_CHECKING:
     from tidelog.client.admin.admin import Admin
@@ -49,13 +52,20 @@ class Factory:
         self._bootstrap_servers = bootstrap_servers if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
         self.store = store or ConsistencyContextStore()
 
-    def producer(self, **options: Unpack[ProducerOptions]) -> Producer:
+    def producer(
+        self,
+        *,
+        key_serializer: Callable[[SentK], BytesLike] | None = None,
+        value_serializer: Callable[[SentV], BytesLike] | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> Producer[SentK, SentV]:
         """A `Producer` with these options."""
         from tidelog.client.producer import Producer
 
-        made = Producer.__new__(Producer)
+        made: Producer[SentK, SentV] = Producer.__new__(Producer)
+        serializers = serializers_of(key_serializer, value_serializer)
         config = parse_options(ProducerConfig, "Producer", options)
-        made._start(self._bootstrap_servers, config, consistency=self.store)
+        made._start(self._bootstrap_servers, config, consistency=self.store, serializers=serializers)
         return made
 
     def consumer(
@@ -103,13 +113,20 @@ class AsyncFactory:
         self.store = store or ConsistencyContextStore()
         self._world = world
 
-    def producer(self, **options: Unpack[ProducerOptions]) -> AsyncProducer:
+    def producer(
+        self,
+        *,
+        key_serializer: Callable[[SentK], BytesLike] | None = None,
+        value_serializer: Callable[[SentV], BytesLike] | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> AsyncProducer[SentK, SentV]:
         """A `tidelog.aio.Producer` with these options."""
         from tidelog.client.async_producer import AsyncProducer
 
-        made = AsyncProducer.__new__(AsyncProducer)
+        made: AsyncProducer[SentK, SentV] = AsyncProducer.__new__(AsyncProducer)
+        serializers = serializers_of(key_serializer, value_serializer)
         config = parse_options(ProducerConfig, "Producer", options)
-        made._start(self._bootstrap_servers, config, world=self._world, consistency=self.store)
+        made._start(self._bootstrap_servers, config, world=self._world, consistency=self.store, serializers=serializers)
         return made
 
     def consumer(

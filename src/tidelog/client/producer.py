@@ -8,7 +8,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 from tidelog.base.errors import TidelogError
 from tidelog.client.async_producer import AsyncProducer
@@ -18,7 +18,18 @@ from tidelog.client.core.values import RecordMetadata
 from tidelog.client.futures import ColumnsFuture, Future
 from tidelog.client.loop_thread import LoopThread
 from tidelog.client.options import ProducerConfig, ProducerOptions, parse_options
-from tidelog.client.producer_arguments import BytesLike, HeadersLike, as_bytes, as_headers, check_timestamp
+from tidelog.client.producer_arguments import (
+    BytesLike,
+    HeadersLike,
+    K,
+    Serializers,
+    V,
+    as_bytes,
+    as_headers,
+    check_timestamp,
+    serialized,
+    serializers_of,
+)
 from tidelog.records.columns import ColumnBuffers
 
 if TYPE_CHECKING:
@@ -29,7 +40,7 @@ logger = logging.getLogger("tidelog.client")
 _AT_EXIT_SECONDS_MAX = 30.0
 
 
-class Producer:
+class Producer(Generic[K, V]):
     """Sends records. Idempotent unless told otherwise: retries write nothing twice, keep the order, and show losses.
 
         with Producer("127.0.0.1:9092") as producer:
@@ -41,13 +52,20 @@ class Producer:
 
     Args:
         bootstrap_servers: `host:port`, several with commas between them or as a list.
+        key_serializer, value_serializer: make bytes or text of what `send` is given. None is null, without them.
         options: see `tidelog.client.options.ProducerConfig`; an unknown one is a TypeError.
     """
 
     def __init__(
-        self, bootstrap_servers: str | Iterable[str] = "127.0.0.1:9092", **options: Unpack[ProducerOptions]
+        self,
+        bootstrap_servers: str | Iterable[str] = "127.0.0.1:9092",
+        *,
+        key_serializer: Callable[[K], BytesLike] | None = None,
+        value_serializer: Callable[[V], BytesLike] | None = None,
+        **options: Unpack[ProducerOptions],
     ) -> None:
-        self._start(bootstrap_servers, parse_options(ProducerConfig, "Producer", options))
+        serializers = serializers_of(key_serializer, value_serializer)
+        self._start(bootstrap_servers, parse_options(ProducerConfig, "Producer", options), serializers=serializers)
 
     def _start(
         self,
@@ -56,9 +74,11 @@ class Producer:
         *,
         world: World | None = None,
         consistency: ConsistencyContextStore | None = None,
+        serializers: Serializers | None = None,
     ) -> None:
         self._is_closed = False
-        self._async = AsyncProducer.__new__(AsyncProducer)
+        self._serializers = serializers
+        self._async: AsyncProducer[K, V] = AsyncProducer.__new__(AsyncProducer)
         self._async._start(bootstrap_servers, config, world=world, consistency=consistency, call_soon=self._call_soon)
         self._sender_task = self._async._sender_task
         self._appender = self._sender_task.appender
@@ -69,7 +89,7 @@ class Producer:
     def _call_soon(self, callback: Callable[[], None]) -> None:
         self._thread.call_soon(callback)
 
-    def __enter__(self) -> Producer:
+    def __enter__(self) -> Producer[K, V]:
         return self
 
     def __exit__(
@@ -85,8 +105,8 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: BytesLike | None = None,
-        key: BytesLike | None = None,
+        value: V | None = None,
+        key: K | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -96,7 +116,7 @@ class Producer:
 
         Args:
             topic: where to; asked for from the cluster the first time.
-            value: bytes, or text that is sent as UTF-8; None for null.
+            value: bytes, or text that is sent as UTF-8, unless there is a `value_serializer`; None for null.
             key: likewise. Records of a key go to one partition, the same as Java's clients choose.
             partition: overrides that choice.
             timestamp_ms: since 1970; by default now.
@@ -109,14 +129,18 @@ class Producer:
             TimedOutError: no room, or no metadata, within `max_block_ms`. The record was not taken.
             TidelogError: why no record of this kind will ever be taken.
         """
-        if value.__class__ is not bytes:
-            value = as_bytes(value, "value")
-        if key is not None and key.__class__ is not bytes:
-            key = as_bytes(key, "key")
+        sent: Any = value
+        sent_key: Any = key
+        if self._serializers is not None:
+            sent_key, sent = serialized(self._serializers, key, value)
+        if sent.__class__ is not bytes:
+            sent = as_bytes(sent, "value")
+        if sent_key is not None and sent_key.__class__ is not bytes:
+            sent_key = as_bytes(sent_key, "key")
         timestamp_ms = self._wall_ms() if timestamp_ms is None else check_timestamp(timestamp_ms)
         pairs = as_headers(headers) if headers else ()
         append = self._appender.append
-        while (future := append(topic, partition, key, value, timestamp_ms, pairs)) is None:
+        while (future := append(topic, partition, sent_key, sent, timestamp_ms, pairs)) is None:
             self._thread.run(self._sender_task.until_ready(topic))
         return future
 
@@ -152,7 +176,7 @@ class Producer:
             self._thread.close()
 
 
-_open_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+_open_producers: weakref.WeakSet[Producer[Any, Any]] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_open_producers.clear)  # the parent's to close
 
 

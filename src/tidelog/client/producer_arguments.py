@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.base.errors import ConfigError
 from tidelog.base.ports import Buffer
@@ -17,6 +18,16 @@ from tidelog.records.keys import rows_by_partition
 
 HeadersLike = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 BytesLike = bytes | bytearray | memoryview | str
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # of type checkers, which know the defaults (PEP 696)
+
+    K = TypeVar("K", default=BytesLike)
+    V = TypeVar("V", default=BytesLike)
+else:
+    from typing import TypeVar
+
+    K, V = TypeVar("K"), TypeVar("V")
 
 
 def sender_settings(config: ProducerConfig) -> SenderSettings:
@@ -41,6 +52,30 @@ def sender_settings(config: ProducerConfig) -> SenderSettings:
         request_size_bytes_max=config.max_request_size,
         delivery_timeout_ms=config.delivery_timeout_ms,
     )
+
+
+class Serializers(NamedTuple):
+    """What makes bytes, or text, of keys and values. None leaves them as they are; a null stays null."""
+
+    key: Callable[[Any], BytesLike] | None
+    value: Callable[[Any], BytesLike] | None
+
+
+def serializers_of(key: object, value: object) -> Serializers | None:
+    """Raises ConfigError: one cannot be called."""
+    for name, given in (("key_serializer", key), ("value_serializer", value)):
+        if given is not None and not callable(given):
+            raise ConfigError(f"Producer({name}={given!r}): something to call is expected, as json.dumps")
+    return None if key is None and value is None else Serializers(key, value)  # type: ignore[arg-type]
+
+
+def serialized(serializers: Serializers, key: Any, value: Any) -> tuple[Any, Any]:
+    """A key and a value as they are sent. What a serializer raises is the caller's."""
+    if key is not None and serializers.key is not None:
+        key = serializers.key(key)
+    if value is not None and serializers.value is not None:
+        value = serializers.value(value)
+    return key, value
 
 
 def as_bytes(value: BytesLike | None, what: str) -> bytes | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 import warnings
@@ -17,6 +18,7 @@ from support.fixtures.model_cluster import ModelCluster
 from support.fixtures.scripted_broker import HANG_UP
 from tidelog import (
     ClientClosedError,
+    ConfigError,
     KafkaError,
     Producer,
     RecordsLostError,
@@ -433,12 +435,28 @@ def test_a_full_buffer_is_waited_for_and_a_record_too_large_is_refused_at_once()
     run(work)
 
 
+def test_keys_and_values_are_sent_as_serializers_make_them() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        async with aio.Producer(cluster.address, key_serializer=str, value_serializer=json.dumps, **FAST) as producer:
+            value: Any = {"a": 1}
+            await (await producer.send("t", value, key=7))
+            await (await producer.send("t", None, key=8))
+            with pytest.raises(TypeError, match="not JSON serializable"):
+                await producer.send("t", b"bytes")
+        assert [(record.key, record.value) for record in log.records] == [(b"7", b'{"a": 1}'), (b"8", None)]
+        with pytest.raises(ConfigError, match="something to call"):
+            aio.Producer(cluster.address, value_serializer="json")  # type: ignore[arg-type]
+
+    run(work)
+
+
 def test_what_is_not_bytes_is_refused_by_name() -> None:
     async def work(cluster: ModelCluster) -> None:
         cluster.create("t")
         async with aio.Producer(cluster.address, **FAST) as producer:
             with pytest.raises(TypeError, match="a record's value is bytes, str or None, not int"):
-                await producer.send("t", 5)  # type: ignore[arg-type]
+                await producer.send("t", 5)
             with pytest.raises(TypeError, match="a header's name is str"):
                 await producer.send("t", b"v", headers=[(b"h", b"")])  # type: ignore[list-item]
             with pytest.raises(ValueError, match="timestamp_ms=-5"):
