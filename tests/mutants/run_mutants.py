@@ -73,9 +73,19 @@ TARGETS = {
         "known_consumer_groups.toml",
     ),
     "share-groups": Target(
-        "coordinator.groups.share", ("tests/unit/coordinator/test_share_*.py",), "known_share_groups.toml"
+        "coordinator.groups.share",
+        ("tests/unit/coordinator/test_share_group_*.py", "tests/unit/coordinator/test_share_assignor.py"),
+        "known_share_groups.toml",
     ),
-    "share-states": Target("coordinator.share", ("tests/unit/coordinator/test_share_*.py",), "known_share_states.toml"),
+    "share-states": Target(
+        "coordinator.share",
+        (
+            "tests/unit/coordinator/test_share_batches.py",
+            "tests/unit/coordinator/test_share_coordinator.py",
+            "tests/unit/coordinator/test_share_model.py",
+        ),
+        "known_share_states.toml",
+    ),
     "share": Target("share", ("tests/unit/share",), "known_share.toml"),
 }
 

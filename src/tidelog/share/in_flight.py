@@ -41,7 +41,8 @@ class Run:
         leader_epoch: of these records.
         member_id: who has acquired them; empty if nobody has.
         deadline_ms: when they are taken from the member, monotonic.
-        outcome: what an acknowledgement makes of them once it is kept; None where none is under way.
+        outcome: what an acknowledgement makes of them once it is kept; None where none is under way. Only of records
+            that are acquired.
         is_dirty: whether they stand otherwise than is kept.
     """
 
@@ -76,7 +77,7 @@ class Run:
 
     @property
     def is_available(self) -> bool:
-        return self.state is AVAILABLE and self.outcome is None
+        return self.state is AVAILABLE
 
     def split(self, first: int) -> Run:
         """Have this run end before an offset within it. Returns the rest, which stands likewise."""
@@ -138,15 +139,11 @@ class InFlight:
             runs = self.runs
             for index in range(self.index_of(offset), len(runs)):
                 run = runs[index]
-                if run.state is AVAILABLE and run.outcome is None:
+                if run.state is AVAILABLE:
                     self._available_from = run.first
                     return run.first
         self._available_from = self.end
         return self.end
-
-    def on_available(self, offset: int) -> None:
-        """A record can be acquired that could not be before."""
-        self._available_from = min(self._available_from, offset)
 
     def append(self, last: int, state: DeliveryState, delivery_count: int) -> list[Run]:
         """Put the records from `end` to `last` (inclusive) in flight. Returns their runs, one for each leader epoch."""
@@ -246,7 +243,7 @@ class InFlight:
         """Move the start past what is done."""
         count = 0
         for run in self.runs:
-            if not run.is_done or run.outcome is not None:
+            if not run.is_done:
                 break
             count += 1
         if count:
@@ -257,16 +254,14 @@ class InFlight:
         if offset <= self.start:
             return
         if offset >= self.end:
-            self.end = max(self.end, offset)
+            self.end = offset
             self._drop(len(self.runs))
-            self.start = self.end
             return
         self._drop(self.index_of(offset))
         run = self.runs[0]
-        if run.first < offset:  # in its place: an acknowledgement that is under way knows the run
-            if not run.is_done:
-                self.open_count -= offset - run.first
-            run.first = self._firsts[0] = self.start = offset
+        if not run.is_done:
+            self.open_count -= offset - run.first
+        run.first = self._firsts[0] = self.start = offset  # an acknowledgement that is under way knows the run
 
     def _drop(self, count: int) -> None:
         for run in self.runs[:count]:

@@ -74,7 +74,7 @@ class Reconciliation:
         """Where the group begins in this log, by where it was kept to begin, and the epoch of the record before."""
         log_start, log_end = self._bounds
         start = kept
-        if start > log_start and leader_epoch != NO_LEADER_EPOCH:
+        if leader_epoch != NO_LEADER_EPOCH:
             ends = self._lineage.end_offset_for(leader_epoch, log_end)
             if ends is not None:
                 start = min(start, ends[1])

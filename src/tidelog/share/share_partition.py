@@ -76,25 +76,20 @@ class Taking:
         self.is_strict = is_strict
         self.acquired: list[AcquiredRecords] = []
 
-    def room(self, count: int) -> int:
-        """How many of `count` records of whole batches it takes: all of them, unless it is strict."""
-        return min(count, max(self.left, 0)) if self.is_strict else count
-
     @property
     def is_cut(self) -> bool:
         """Whether it takes nothing more of the batch that it is at."""
         return self.is_strict and self.left <= 0
 
-    def take(self, run: Run) -> int:
-        """Make a run the member's. Returns how many records that is."""
+    def take(self, run: Run) -> None:
+        """Make a run the member's."""
         run.member_id, run.deadline_ms = self.member_id, self.deadline_ms
-        count, acquired = run.last - run.first + 1, self.acquired
-        self.left -= count
+        acquired = self.acquired
+        self.left -= run.last - run.first + 1
         if acquired and acquired[-1].last + 1 == run.first and acquired[-1].delivery_count == run.delivery_count:
             acquired[-1] = acquired[-1]._replace(last=run.last)
         else:
             acquired.append(AcquiredRecords(run.first, run.last, run.delivery_count))
-        return count
 
 
 class SharePartition:
@@ -250,23 +245,23 @@ class SharePartition:
         """Give what can be had of whole batches, or their ends. Returns whether there may be more."""
         in_flight = self.in_flight
         if first < in_flight.end:
-            room = taking.room(last - first + 1)
-            index, end = in_flight.index_of(first), min(last + 1, in_flight.end)
-            while index < len(in_flight.runs) and in_flight.runs[index].first < end and room > 0:
+            index = in_flight.index_of(first)
+            while index < len(in_flight.runs) and in_flight.runs[index].first <= last and not taking.is_cut:
                 if in_flight.runs[index].is_available:
                     begin = max(in_flight.runs[index].first, first)
-                    index = in_flight.cut(index, begin, min(end, begin + room) - 1)
+                    end = min(last, begin + taking.left - 1) if taking.is_strict else last
+                    index = in_flight.cut(index, begin, end)
                     run = in_flight.runs[index]
                     run.state = ACQUIRED
                     run.delivery_count += 1
-                    room -= taking.take(run)
+                    taking.take(run)
                 index += 1
             first = in_flight.end
         if first <= last and not taking.is_cut:
-            room, limit = taking.room(last - first + 1), self._settings.records_max - in_flight.open_count
+            limit = self._settings.records_max - in_flight.open_count
             if limit <= 0:
                 return False
-            end = min(last, first + (min(room, limit) if taking.is_strict else room) - 1)
+            end = min(last, first + min(taking.left, limit) - 1) if taking.is_strict else last
             for run in self._put_in_flight(first, end, taking):
                 taking.take(run)
             if end < last:
@@ -289,12 +284,11 @@ class SharePartition:
         """There is nothing to deliver at these offsets: the log has no records there, or none for readers."""
         in_flight = self.in_flight
         if first < in_flight.end:
-            index = in_flight.index_of(max(first, in_flight.start))
-            end = min(last + 1, in_flight.end)
-            while index < len(in_flight.runs) and in_flight.runs[index].first < end:
+            index = in_flight.index_of(first)
+            while index < len(in_flight.runs) and in_flight.runs[index].first <= last:
                 if in_flight.runs[index].is_available:
                     run = in_flight.runs[index]
-                    index = in_flight.cut(index, max(run.first, first), end - 1)
+                    index = in_flight.cut(index, max(run.first, first), last)
                     in_flight.set_state(in_flight.runs[index], ARCHIVED)
                 index += 1
         if last >= in_flight.end:
@@ -319,7 +313,7 @@ class SharePartition:
             raise refusal(Code.NOT_LEADER_OR_FOLLOWER, "another broker delivers the records of this partition")
         parts: list[tuple[int, int, int]] = []
         start, end, is_kept = self.in_flight.start, self.in_flight.end, True
-        if batches and batches[-1].last >= max(start, end):
+        if batches and batches[-1].last >= end:
             raise _not_delivered(batches[-1].last, end)
         begin = bisect_left(batches, start, key=attrgetter("last"))  # however many lie before it
         if begin:
@@ -384,9 +378,9 @@ class SharePartition:
         if it were there.
         """
         for run in self.in_flight.runs:
-            if run.member_id == member_id and run.state is ACQUIRED and run.outcome is None:
+            if run.member_id == member_id and run.outcome is None:
                 self._release(run, self._released(run))
-        self._after_release()
+        self.in_flight.drop_done()
 
     def on_log_start_moved(self, log_start_offset: Offset) -> None:
         """Retention or DeleteRecords removed what was below."""
@@ -471,7 +465,7 @@ class SharePartition:
         if next_ms > now_ms:
             next_ms = next_ms if next_ms == NEVER_MS else max(next_ms, now_ms + LOOK_INTERVAL_MS)
         self._look_ms = next_ms
-        self._after_release()
+        self.in_flight.drop_done()
 
     def _released(self, run: Run) -> DeliveryState:
         """What becomes of records that are released: those that were delivered too often are delivered no more."""
@@ -482,10 +476,6 @@ class SharePartition:
         if state is not AVAILABLE or run.delivery_count:
             run.is_dirty = self._must_write = True
         self._has_released = True
-
-    def _after_release(self) -> None:
-        self.in_flight.drop_done()
-        self.in_flight.join()
 
     # What to do about it.
 

@@ -69,7 +69,7 @@ class AcknowledgedRecords(NamedTuple):
     def runs(self) -> Sequence[tuple[int, int, int]]:
         """(first, last, type) of the longest runs of one type."""
         types, first = self.types, self.first
-        if len(types) == 1 or types.count(types[0]) == len(types):
+        if types.count(types[0]) == len(types):
             return ((first, self.last, types[0]),)
         runs, begin = [], 0
         for index in range(1, len(types) + 1):

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from support.fixtures.coordinated_share import ACKNOWLEDGED, ARCHIVED, AVAILABLE, batch, change
-from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import Offset
 from tidelog.coordinator.share.batches import combine
 from tidelog.coordinator.share.records import (
@@ -21,7 +19,6 @@ from tidelog.coordinator.share.records import (
     encode_update,
 )
 from tidelog.journal.versioned_records import encode_value
-from tidelog.share.key import ShareKey
 from tidelog.share.state import StateBatch
 
 OFFSET_MAX = 30
@@ -111,21 +108,3 @@ def test_what_is_packed_by_hand_is_what_the_messages_say(found: list[StateBatch]
     )
     told = change(*found, leader_epoch=3, start=None if start == -1 else start, start_epoch=start_epoch, complete=4)
     assert encode_update(told, 1) == encode_value(update, 0)
-
-
-@pytest.mark.parametrize("group", ["g", "a:b", "::", "с"])
-def test_a_key_is_read_back(group: str) -> None:
-    text = f"{group}:AAAAAAAAAAAAAAAAAAAABw:3"
-    assert str(ShareKey.parse(text)) == text
-    assert ShareKey.parse(text).group_id == group
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "g", "g:0", ":AAAAAAAAAAAAAAAAAAAABw:0", " :AAAAAAAAAAAAAAAAAAAABw:0", "g:short:0"]
-    + [f"g:AAAAAAAAAAAAAAAAAAAABw:{partition}" for partition in ("", "x", "-1", "1_0", "99999999999", "１")],
-)
-def test_what_is_no_key_is_refused(text: str) -> None:
-    with pytest.raises(KafkaError) as refused:
-        ShareKey.parse(text)
-    assert refused.value.code is Code.INVALID_REQUEST

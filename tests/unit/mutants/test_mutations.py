@@ -66,6 +66,14 @@ def test_each_mutant_is_the_source_with_that_change_alone() -> None:
         assert [number for number, (was, now) in enumerate(lines, 1) if was != now] == [mutant.line]
 
 
+def test_work_that_is_done_in_pieces_counts_or_counts_nothing() -> None:
+    source = "def f(pace):\n    if pace.counts(1 + 2 * len(names)):\n        yield\n"
+    assert changes(source) == [
+        ("one.py f", "pace.counts(1 + 2 * len(names))", "(not pace.counts(1 + 2 * len(names)))"),
+        ("one.py f", "1 + 2 * len(names)", "(0)"),
+    ]
+
+
 def test_keys_stay_when_lines_move_and_tell_what_looks_alike_apart() -> None:
     moved = [mutant.key for mutant in mutants_of("one.py", f"\n\n{SOURCE}")]
     assert moved == [mutant.key for mutant in mutants_of("one.py", SOURCE)]

@@ -19,7 +19,6 @@ from tidelog.share import (
     ShareState,
     StateBatch,
     StateChange,
-    check_acknowledged,
 )
 from tidelog.share.share_partition import RELEASED_AT_ONCE_MAX
 
@@ -232,23 +231,6 @@ def test_a_renewed_record_stays_with_its_member_and_needs_nobody_to_keep_it() ->
     assert led.fetch("third", 5, is_strict=True) == [(0, 4, 2)]
 
 
-@pytest.mark.parametrize(
-    ("first", "last", "types"),
-    [(3, 2, [1]), (-1, 2, [1]), (0, 2, []), (0, 2, [1, 1]), (0, 0, [5]), (0, 0, [-1]), (0, 0, [4])],
-)
-def test_what_cannot_be_understood_is_refused(first: int, last: int, types: list[int]) -> None:
-    with pytest.raises(KafkaError) as refused:
-        check_acknowledged([AcknowledgedRecords(first, last, types)], is_renewal_allowed=False)
-    assert refused.value.code == Code.INVALID_REQUEST
-
-
-def test_batches_go_up_and_a_renewal_has_to_be_announced() -> None:
-    check_acknowledged([AcknowledgedRecords(0, 0, [4]), AcknowledgedRecords(1, 1, [0])], is_renewal_allowed=True)
-    for batches in ([(2, 3, [1]), (3, 4, [1])], [(2, 3, [1]), (0, 0, [1])]):
-        with pytest.raises(KafkaError):
-            check_acknowledged([AcknowledgedRecords(*one) for one in batches], is_renewal_allowed=True)
-
-
 def test_no_more_is_in_flight_than_may_be_but_what_makes_a_batch_whole() -> None:
     led = Led(records_max=15)
     assert led.fetch(records_max=100) == [(0, 19, 1)]
@@ -362,6 +344,183 @@ def test_runs_that_stand_alike_become_one() -> None:
 def test_no_change_is_kept_that_was_not_written() -> None:
     with pytest.raises(InvariantBrokenError):
         Led().machine.on_written(0)
+
+
+def test_what_is_acquired_together_is_told_together_by_how_often_it_was_delivered() -> None:
+    led = Led(delivery_count_max=5)
+    led.fetch(records_max=10)
+    led.say(2, 5, RELEASE)
+    led.keep()
+    assert led.fetch("other", 14) == [(2, 5, 2), (10, 19, 1)]
+    led.say(0, 1, RELEASE)
+    led.say(4, 4, RELEASE, member="other")
+    led.say(3, 3, RELEASE, member="other")
+    led.keep()
+    led.keep()
+    assert led.fetch("third", 10) == [(0, 1, 2), (3, 4, 3), (20, 29, 1)]
+    led.say(6, 9, RELEASE)
+    led.say(10, 19, RELEASE, member="other")
+    led.keep()
+    led.keep()
+    assert led.fetch("fourth", 14) == [(6, 19, 2)]
+
+
+def test_a_strict_fetch_takes_so_many_records_wherever_they_lie() -> None:
+    led = Led(delivery_count_max=5)
+    led.fetch(records_max=10)
+    led.say(2, 3, RELEASE)
+    led.say(6, 9, RELEASE)
+    led.keep()
+    led.keep()
+    assert led.fetch("other", 1, is_strict=True) == [(2, 2, 2)]
+    assert led.fetch("other", 2, is_strict=True) == [(3, 3, 2), (6, 6, 2)]
+    assert led.fetch("other", 3, is_strict=True) == [(7, 9, 2)]
+    assert led.machine.end == 10
+    led.say(9, 9, RELEASE, member="other")
+    led.keep()
+    assert led.fetch("other", 2, is_strict=True) == [(9, 9, 3), (10, 10, 1)]
+    assert led.fetch("other", 0) == []
+    assert led.fetch("other", 0, is_strict=True) == []
+
+
+@pytest.mark.parametrize("is_strict", [False, True])
+def test_a_fetch_gives_nothing_of_what_lies_before_the_offset_that_it_read_from(is_strict: bool) -> None:
+    led = Led()
+    led.fetch()
+    led.say(0, 9, RELEASE)
+    led.keep()
+    read = [LogBatch(0, 9)]
+    assert led.machine.on_acquire("m", 4, read, records_max=10, is_strict=is_strict, now_ms=0) == [(4, 9, 2)]
+    assert led.machine.next_offset() == 0
+
+
+def test_the_last_record_that_may_be_in_flight_brings_its_whole_batch() -> None:
+    led = Led(records_max=11)
+    assert led.fetch(records_max=10) == [(0, 9, 1)]
+    assert led.fetch(records_max=1) == [(10, 19, 1)]
+    strict = Led(records_max=11)
+    assert strict.fetch(records_max=10, is_strict=True) == [(0, 9, 1)]
+    assert strict.fetch(records_max=10, is_strict=True) == [(10, 10, 1)]
+    assert strict.fetch(records_max=10, is_strict=True) == []
+
+
+def test_what_can_be_had_again_and_is_not_there_any_more_is_passed_over() -> None:
+    """Compaction, or the end of a transaction, came between the two deliveries."""
+    led = Led(delivery_count_max=5)
+    led.fetch(records_max=30)
+    led.say(0, 3, RELEASE)
+    led.say(5, 16, RELEASE)
+    led.say(20, 24, RELEASE)
+    led.keep()
+    led.keep()
+    read = [LogBatch(2, 3), LogBatch(4, 11, False), LogBatch(14, 14), LogBatch(18, 32, False)]
+    assert led.machine.on_acquire("other", 2, read, records_max=40, is_strict=False, now_ms=0) == [
+        (2, 3, 2),
+        (14, 14, 2),
+    ]
+    assert led.machine.next_offset() == 0
+    runs = led.machine.in_flight.runs
+    archived = {at for run in runs if run.state is ARCHIVED for at in range(run.first, run.last + 1)}
+    assert archived == {*range(5, 14), 15, 16, *range(20, 25), 30, 31, 32}
+    assert (led.machine.end, led.machine.in_flight.open_count) == (33, 30 - 16)
+
+
+def test_acknowledgements_before_the_start_are_answered_once_that_start_is_kept() -> None:
+    led = Led()
+    led.fetch(records_max=20)
+    led.say(0, 4, ACCEPT)
+    led.keep()
+    assert led.machine.start == 5
+    assert led.answers[led.say(0, 4, REJECT)] == Code.NONE
+    assert led.answers[led.say(0, 5, RENEW)] == Code.NONE
+    led.machine.on_log_start_moved(Offset(8))
+    before, partly = led.say(0, 7, ACCEPT), led.say(6, 8, RENEW)
+    assert not {before, partly} & led.answers.keys()
+    assert led.keep().start == 8
+    led.keep()
+    assert led.answers[before] == led.answers[partly] == Code.NONE
+    led.say(6, 10, ACCEPT, ACCEPT, REJECT, RELEASE, RELEASE)
+    kept = led.keep()
+    assert kept.start == 9
+    assert kept.batches == (batch(9, 10, AVAILABLE, 1, 5),)
+
+
+def test_a_start_that_is_kept_answers_what_lies_before_it_and_no_earlier_one() -> None:
+    led = Led()
+    led.fetch(records_max=20)
+    led.say(0, 4, ACCEPT)
+    led.keep()
+    led.machine.on_log_start_moved(Offset(8))
+    batches = [AcknowledgedRecords(one, one, [ACCEPT]) for one in (3, 4, 6)]
+    for number, (count, is_answered) in enumerate([(2, True), (3, False)], 100):
+        led.machine.on_acknowledge(CorrelationId(number), "m", batches[:count], led.now_ms)
+        led.take()
+        assert (number in led.answers) == is_answered
+
+
+def test_acknowledgements_that_follow_each_other_and_say_the_same_are_one() -> None:
+    led = Led(records_max=500)
+    led.fetch(records_max=100)
+    one_by_one = [AcknowledgedRecords(at, at, [ACCEPT if at < 40 else REJECT]) for at in range(10, 50) if at != 25]
+    led.machine.on_acknowledge(CorrelationId(1), "m", one_by_one, led.now_ms)
+    runs = [(run.first, run.last, run.outcome) for run in led.machine.in_flight.runs if run.last < 50]
+    assert runs == [
+        (0, 9, None),
+        (10, 19, ACKNOWLEDGED),
+        (20, 24, ACKNOWLEDGED),
+        (25, 25, None),
+        (26, 39, ACKNOWLEDGED),
+        (40, 49, ARCHIVED),
+    ]
+
+
+def test_it_is_idle_once_all_is_kept_and_nobody_has_records() -> None:
+    led = Led()
+    assert led.machine.is_idle
+    led.fetch()
+    assert not led.machine.is_idle
+    led.say(0, 9, ACCEPT)
+    assert led.writing is not None
+    led.keep()
+    assert led.machine.is_idle
+    assert not Led(is_kept=False).machine.is_idle
+    led.fetch()
+    led.machine.on_acknowledge(CorrelationId(99), "m", [AcknowledgedRecords(10, 19, [REJECT])], 0)
+    assert not led.machine.is_idle
+    led.take()
+    assert not led.machine.is_idle
+    led.refuse()
+    led.machine.on_member_left("m")
+    assert not led.machine.is_idle
+    led.pass_ms(1_000)
+    led.keep()
+    assert led.machine.is_idle
+
+
+def test_who_is_fenced_answers_each_request_once() -> None:
+    led = Led()
+    led.fetch(records_max=20)
+    for at in range(3):
+        led.say(at, at, ACCEPT)
+    led.machine.on_write_refused(Code.FENCED_STATE_EPOCH, 0, is_fenced=True)
+    led.machine.on_stopped()
+    led.machine.on_stopped()
+    answers = led.machine.take_ready().answers
+    assert answers == tuple((CorrelationId(number), Code.FENCED_STATE_EPOCH) for number in (1, 2, 3))
+
+
+def test_nothing_is_written_again_that_an_acknowledgement_has_brought_with_it() -> None:
+    led = Led()
+    led.fetch()
+    led.say(0, 4, ACCEPT)
+    led.refuse()
+    led.say(0, 9, ACCEPT)
+    assert led.writing is not None
+    led.keep()
+    assert led.machine.next_deadline_ms() in (None, LOCK_MS)
+    led.pass_ms(LOCK_MS)
+    assert led.machine.next_deadline_ms() is None
+    assert led.machine.is_idle
 
 
 # How much is done in one step.

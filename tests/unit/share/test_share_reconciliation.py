@@ -81,6 +81,14 @@ def test_who_did_not_know_of_epochs_is_believed_up_to_the_log_end() -> None:
     assert gone == (forgotten(7, 8, NO_LEADER_EPOCH, None),)
 
 
+def test_what_was_kept_beyond_the_log_end_is_forgotten_and_nothing_else() -> None:
+    kept = state(5, 1, batch(6, 6, 1), batch(9, 10, 1))
+    after, gone = reconciled(kept, lineage((1, 0)), Bounds(Offset(0), Offset(8)))
+    assert after == state(5, 1, batch(6, 6, 1))
+    assert gone == (forgotten(9, 10, 1, None),)
+    assert reconciled(kept, lineage((1, 0)), Bounds(Offset(0), Offset(9))).state == state(5, 1, batch(6, 6, 1))
+
+
 @pytest.mark.parametrize("start", range(7))
 def test_a_second_reconciliation_with_the_same_log_changes_nothing(start: int) -> None:
     here, bounds = lineage((1, 0), (3, 2), (4, 5)), Bounds(Offset(1), Offset(6))
