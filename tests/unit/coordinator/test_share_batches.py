@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,6 +63,50 @@ def test_combining_is_what_an_offset_by_offset_record_says(
         assert one.last < following.first
         if one.last + 1 == following.first:  # as few as there can be
             assert by_offset([one])[one.first] != by_offset([following])[following.first]
+
+
+def test_neighbours_that_say_the_same_become_one_and_others_stay_two() -> None:
+    middle = batch(4, 6, ARCHIVED, 2, epoch=3)
+    for alike in (batch(2, 3, ARCHIVED, 2, epoch=3), batch(2, 4, ARCHIVED, 2, epoch=3)):
+        assert combined([alike], middle) == [batch(2, 6, ARCHIVED, 2, epoch=3)]
+    for alike in (batch(7, 8, ARCHIVED, 2, epoch=3), batch(6, 8, ARCHIVED, 2, epoch=3)):
+        assert combined([alike], middle) == [batch(4, 8, ARCHIVED, 2, epoch=3)]
+    for other in (
+        batch(2, 3, ACKNOWLEDGED, 2, epoch=3),
+        batch(2, 3, ARCHIVED, 1, epoch=3),
+        batch(2, 3, ARCHIVED, 2, epoch=4),
+        batch(2, 2, ARCHIVED, 2, epoch=3),
+        batch(7, 8, ACKNOWLEDGED, 2, epoch=3),
+        batch(8, 8, ARCHIVED, 2, epoch=3),
+    ):
+        assert combined([other], middle) == sorted([other, middle], key=lambda one: one.first)
+
+
+def test_what_is_new_lies_over_what_was_there() -> None:
+    old = batch(2, 9, ACKNOWLEDGED, 1, epoch=3)
+    assert combined([old], batch(4, 6, ARCHIVED)) == [
+        batch(2, 3, ACKNOWLEDGED, 1, epoch=3),
+        batch(4, 6, ARCHIVED),
+        batch(7, 9, ACKNOWLEDGED, 1, epoch=3),
+    ]
+    for first, last in ((2, 9), (1, 10)):
+        assert combined([old], batch(first, last, ARCHIVED)) == [batch(first, last, ARCHIVED)]
+    several = [batch(1, 2), batch(4, 5, ARCHIVED), batch(7, 8), batch(11, 12)]
+    assert combined(several, batch(2, 7, AVAILABLE, 2)) == [
+        batch(1, 1),
+        batch(2, 7, AVAILABLE, 2),
+        batch(8, 8),
+        batch(11, 12),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("start", "left"),
+    [(4, [(4, 6), (8, 9)]), (5, [(5, 6), (8, 9)]), (6, [(6, 6), (8, 9)]), (7, [(8, 9)]), (9, [(9, 9)]), (10, [])],
+)
+def test_what_lies_before_the_start_goes(start: int, left: list[tuple[int, int]]) -> None:
+    kept = combined([batch(1, 2), batch(4, 6), batch(8, 9)], start=start)
+    assert [(one.first, one.last) for one in kept] == left
 
 
 def test_an_old_acknowledgement_does_not_grow_over_the_record_that_has_its_offset_now() -> None:

@@ -115,7 +115,8 @@ class InFlightModel(RuleBasedStateMachine):
     @precondition(lambda self: self.records)
     @rule(data=st.data())
     def acknowledge(self, data: st.DataObject) -> None:
-        parts, first = [], self.start
+        parts: list[tuple[int, int, int]] = []
+        first = self.start
         while first < self.end and len(parts) < 6:
             begin, last = self.a_part(data, first, 4)
             part = self.records[begin - self.start : last + 1 - self.start]
@@ -323,6 +324,15 @@ def test_the_first_that_is_available_is_not_looked_for_twice() -> None:
         assert executed_lines(in_flight.first_available) > 100
         assert executed_lines(in_flight.first_available) < 20
         assert in_flight.first_available() == found
+
+
+def test_the_rest_of_a_run_stands_likewise() -> None:
+    run = Run(4, 9, ACQUIRED, 2, LeaderEpoch(3))
+    run.member_id, run.deadline_ms, run.outcome, run.is_dirty = "m", 7, ARCHIVED, True
+    rest = run.split(6)
+    assert (run.first, run.last, rest.first, rest.last) == (4, 5, 6, 9)
+    for name in ("state", "delivery_count", "leader_epoch", "member_id", "deadline_ms", "outcome", "is_dirty"):
+        assert getattr(rest, name) == getattr(run, name)
 
 
 def test_a_run_says_what_it_is() -> None:
