@@ -13,6 +13,7 @@ from support.fixtures.coordinated_share import (
     KEY,
     OTHER,
     TOPIC,
+    WALL_START_MS,
     CoordinatedShare,
     batch,
     change,
@@ -20,8 +21,10 @@ from support.fixtures.coordinated_share import (
 from tidelog.base.errors import Code, CorruptLogError
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicId
 from tidelog.coordinator.share import ShareCoordinator, ShareCoordinatorSettings
+from tidelog.coordinator.share.coordinator import SNAPSHOT_STEP_MAX
 from tidelog.coordinator.share.records import ShareRecordType, read_key
 from tidelog.coordinator.share.settings import BATCHES_MAX
+from tidelog.coordinator.share.state import BATCH_BYTES, STATE_BYTES
 from tidelog.journal import RequestId
 from tidelog.share.state import ShareState, raised_to
 from tidelog.share.summary import ShareSummary
@@ -292,6 +295,153 @@ def test_a_cold_partition_is_written_anew_so_that_the_log_may_go() -> None:
     assert world.states[OTHER].snapshot_epoch == 1
 
 
+def test_a_snapshot_has_the_next_epoch_and_says_when_the_state_was_begun() -> None:
+    world = CoordinatedShare(settings=ShareCoordinatorSettings(updates_per_snapshot=1))
+
+    def told() -> tuple[int, int, int]:
+        one = world.states[KEY]
+        return one.snapshot_epoch, one.created_ms - WALL_START_MS, one.snapshot_ms - WALL_START_MS
+
+    world.initialized()  # and an update: its leader reads it
+    assert told() == (0, 0, 0)
+    world.pass_ms(10)
+    world.written(batch(1, 1))
+    assert told() == (1, 0, 10)
+    world.written(batch(3, 3))
+    assert told() == (1, 0, 10)
+    world.pass_ms(10)
+    assert world.answers[world.write(raised_to(2))] is Code.NONE
+    assert told() == (2, 0, 20)
+    world.pass_ms(10)
+    world.initialized(state_epoch=3)
+    assert told() == (3, 30, 30)
+    world.fail_over()
+    assert told() == (3, 30, 30)
+    world.delete()
+    world.initialized()
+    assert told() == (0, 30, 30)
+
+
+def test_a_read_leaves_what_is_kept_as_it_was() -> None:
+    world = CoordinatedShare()
+    world.initialized(start=3)
+    world.write(change(batch(5, 6), start=4, start_epoch=7, complete=2))
+    before = world.kept()
+    for leader_epoch in range(2, 9):  # by updates, and by snapshots
+        assert world.taken(world.read(leader_epoch=leader_epoch), ShareState) == before
+        assert world.summary() == ShareSummary(1, LeaderEpoch(leader_epoch), Offset(4), 2)
+    assert before == ShareState(1, Offset(4), LeaderEpoch(7), (batch(5, 6),))
+
+
+def test_what_says_that_it_is_of_a_transaction_is_skipped() -> None:
+    world = CoordinatedShare()
+    world.initialized()
+    coordinator = ShareCoordinator(0, ShareCoordinatorSettings())
+    coordinator.replay(*world.log[0][1], Offset(0), transaction_of=7)
+    assert not coordinator.states
+    coordinator.replay(*world.log[0][1], Offset(0))
+    assert list(coordinator.states) == [KEY]
+
+
+@pytest.mark.parametrize("more", [1, 2])
+def test_a_log_is_not_written_anew_before_half_of_it_is_of_no_use(more: int) -> None:
+    """Two records tell of the two states; three or four lie from the older snapshot on."""
+    world = CoordinatedShare(settings=ShareCoordinatorSettings(updates_per_snapshot=0))
+    world.initialized(OTHER)
+    world.initialized()
+    for _ in range(more - 1):
+        world.written(batch(1, 1))
+    appended = world.next_offset
+    world.pass_ms(COLD_MS)
+    assert world.next_offset - appended == more - 1
+    assert world.states[OTHER].snapshot_ms == world.wall_ms - (0 if more > 1 else COLD_MS)
+
+
+def test_a_snapshot_is_cold_once_it_is_as_old_as_the_interval() -> None:
+    world = CoordinatedShare(settings=ShareCoordinatorSettings(updates_per_snapshot=0))
+    world.initialized()
+    world.initialized(OTHER)
+    for _ in range(8):
+        world.written(batch(1, 1), key=OTHER)
+    world.pass_ms(COLD_MS)
+    assert world.states[KEY].snapshot_ms == world.wall_ms
+    world.pass_ms(1)
+    world.written(batch(1, 1))
+    for _ in range(8):
+        world.written(batch(1, 1), key=OTHER)
+    world.pass_ms(COLD_MS - 1)
+    assert world.states[KEY].snapshot_ms == world.wall_ms - COLD_MS + 1, "it is a millisecond too young"
+    world.pass_ms(COLD_MS)
+    assert world.states[KEY].snapshot_ms == world.wall_ms
+
+
+@pytest.mark.parametrize(("batch_count", "at_once"), [(0, SNAPSHOT_STEP_MAX), (400, 2), (500, 2), (1_001, 1)])
+def test_cold_snapshots_are_written_some_at_a_time(batch_count: int, at_once: int) -> None:
+    world = CoordinatedShare(settings=ShareCoordinatorSettings(updates_per_snapshot=0))
+    keys = [KEY._replace(partition=PartitionIndex(number)) for number in range(at_once + 3)]
+    for key in keys:
+        world.initialized(key)
+        world.written(*(batch(2 * number, 2 * number) for number in range(batch_count)), key=key)
+    for _ in range(3 * len(keys)):
+        world.written(batch(0, 0), key=OTHER)
+    world.now_ms += COLD_MS
+    steps = []
+    while (due_ms := world.coordinator.next_deadline_ms()) is not None and due_ms <= world.now_ms:
+        before = world.next_offset
+        world.coordinator.on_time(now_ms=world.now_ms, wall_ms=world.wall_ms)
+        world.drive()
+        steps.append(world.next_offset - before)
+    assert steps[0] == at_once
+    assert max(steps) == at_once
+    assert sum(steps) == len(keys) - 1, "all but the one that was written all the time"
+    assert due_ms == world.now_ms + COLD_MS
+
+
+def test_time_does_nothing_before_it_is_due_nor_once_another_leads() -> None:
+    world = CoordinatedShare(settings=ShareCoordinatorSettings(updates_per_snapshot=0))
+    world.initialized(OTHER)
+    world.initialized()
+    for _ in range(9):
+        world.written(batch(1, 1))
+    assert world.coordinator.next_deadline_ms() == COLD_MS
+    before = world.next_offset
+    world.coordinator.on_time(now_ms=COLD_MS - 1, wall_ms=world.wall_ms + COLD_MS)
+    world.drive()
+    assert world.next_offset == before
+    world.coordinator.on_topics_deleted([TOPIC], now_ms=0, wall_ms=0)
+    old = world.fail_over()
+    assert old.next_deadline_ms() is None
+    old.on_time(now_ms=COLD_MS, wall_ms=world.wall_ms + COLD_MS)
+    assert not old.take_ready()
+
+
+@pytest.mark.parametrize("count", [SNAPSHOT_STEP_MAX, SNAPSHOT_STEP_MAX + 1, 2 * SNAPSHOT_STEP_MAX + 1])
+def test_deleted_topics_are_forgotten_some_states_at_a_time(count: int) -> None:
+    world = CoordinatedShare()
+    for number in range(count):
+        world.initialized(KEY._replace(partition=PartitionIndex(number)))
+    world.initialized(KEY._replace(topic_id=TopicId(UUID(int=8))))
+    world.coordinator.on_topics_deleted([TOPIC], now_ms=0, wall_ms=0)
+    left = [len(world.states) - 1]
+    while world.coordinator.next_deadline_ms() == 0:
+        world.coordinator.on_time(now_ms=world.now_ms, wall_ms=world.wall_ms)
+        left.append(len(world.states) - 1)
+    world.drive()
+    assert left == [count - done for done in range(SNAPSHOT_STEP_MAX, count, SNAPSHOT_STEP_MAX)] + [0]
+    assert kinds(world).count("T") + kinds(world).count("t") == count
+
+
+def test_a_state_that_was_deleted_meanwhile_is_not_forgotten_twice() -> None:
+    world = CoordinatedShare()
+    for number in range(SNAPSHOT_STEP_MAX + 2):
+        world.initialized(KEY._replace(partition=PartitionIndex(number)))
+    world.coordinator.on_topics_deleted([TOPIC], now_ms=0, wall_ms=0)
+    world.delete(KEY._replace(partition=PartitionIndex(SNAPSHOT_STEP_MAX)))
+    world.pass_ms(1)
+    assert not world.states
+    assert kinds(world).count("T") + kinds(world).count("t") == SNAPSHOT_STEP_MAX + 2
+
+
 def test_where_nothing_is_written_nothing_is_written_anew() -> None:
     world = CoordinatedShare()
     world.initialized(OTHER)
@@ -345,6 +495,47 @@ def test_states_share_the_memory_of_the_node() -> None:
     world.delete(third)
     world.delete()
     assert world.memory.used_bytes == 0
+
+
+def room_of(batch_count: int, state_count: int = 1) -> CoordinatedShare:
+    """A world with room for so many states, and for so many batches beside them."""
+    memory_bytes = state_count * (STATE_BYTES + len(KEY.group_id)) + batch_count * BATCH_BYTES
+    world = CoordinatedShare(memory_bytes=memory_bytes)
+    world.initialized()
+    return world
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_there_is_room_for_so_many_batches_and_no_more(count: int) -> None:
+    world = room_of(count)
+    many = [batch(2 * number, 2 * number) for number in range(count + 1)]
+    assert world.refused(world.write(change(*many))) is Code.THROTTLING_QUOTA_EXCEEDED
+    world.written(*many[:-1])
+    assert world.memory.used_bytes == world.memory.limit_bytes
+    assert world.refused(world.write(change(many[-1]))) is Code.THROTTLING_QUOTA_EXCEEDED
+    assert world.refused(world.initialize(OTHER)) is Code.THROTTLING_QUOTA_EXCEEDED
+    world.written(*(batch(one.first, one.last, ARCHIVED) for one in many[:-1]))
+    world.written(batch(0, 2 * count))
+    assert world.memory.used_bytes == world.memory.limit_bytes - (count - 1) * BATCH_BYTES
+    assert world.answers[world.initialize(state_epoch=2)] is Code.NONE, "it takes the place of the one before"
+
+
+def test_a_batch_that_divides_another_takes_the_room_of_two() -> None:
+    for count in (2, 3):
+        world = room_of(count)
+        world.written(batch(0, 9))
+        asked = world.write(change(batch(4, 5, ARCHIVED)))
+        if count == 2:
+            assert world.refused(asked) is Code.THROTTLING_QUOTA_EXCEEDED
+        else:
+            assert world.answers[asked] is Code.NONE
+
+
+def test_a_second_state_finds_room_to_the_last_byte() -> None:
+    world = room_of(0, 2)
+    assert world.answers[world.initialize(OTHER)] is Code.NONE
+    assert world.memory.used_bytes == world.memory.limit_bytes
+    assert world.answers[world.initialize(state_epoch=3)] is Code.NONE
 
 
 def test_a_state_of_too_many_batches_is_refused() -> None:

@@ -54,12 +54,12 @@ def _lay_over(kept: list[StateBatch], batch: StateBatch) -> None:
         if _are_alike(before, batch):
             first = before.first
         else:
-            left.append(before if before.last < first else replace(before, last=Offset(first - 1)))
+            left.append(replace(before, last=Offset(first - 1)))
     if after.last > last:
         if _are_alike(after, batch):
             last = after.last
         else:
-            right.append(after if after.first > last else replace(after, first=Offset(last + 1)))
+            right.append(replace(after, first=Offset(last + 1)))
     if (first, last) != (batch.first, batch.last):
         batch = replace(batch, first=first, last=last)
     kept[low:high] = [*left, batch, *right]
