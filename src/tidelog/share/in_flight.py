@@ -229,13 +229,11 @@ class InFlight:
         del self.runs[-count], self._firsts[-count]
 
     def set_state(self, run: Run, state: DeliveryState) -> None:
-        """Change how a run stands; it is nobody's any more."""
-        was_done = run.is_done
+        """Change how a run stands that is not done; it is nobody's any more."""
         run.state = state
         run.member_id = ""
-        if run.is_done != was_done:
-            count = run.last - run.first + 1
-            self.open_count += count if was_done else -count
+        if run.is_done:
+            self.open_count -= run.last - run.first + 1
         if state is AVAILABLE:
             self._available_from = min(self._available_from, run.first)
 

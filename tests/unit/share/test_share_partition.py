@@ -383,6 +383,14 @@ def test_a_strict_fetch_takes_so_many_records_wherever_they_lie() -> None:
     assert led.fetch("other", 0, is_strict=True) == []
 
 
+def test_a_batch_is_given_whole_though_a_part_of_it_was_delivered_before() -> None:
+    led = Led()
+    assert led.fetch(records_max=5, is_strict=True) == [(0, 4, 1)]
+    led.say(0, 4, RELEASE)
+    led.keep()
+    assert led.fetch("other", 2) == [(0, 4, 2), (5, 9, 1)]
+
+
 @pytest.mark.parametrize("is_strict", [False, True])
 def test_a_fetch_gives_nothing_of_what_lies_before_the_offset_that_it_read_from(is_strict: bool) -> None:
     led = Led()
