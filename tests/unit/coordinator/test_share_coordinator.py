@@ -73,6 +73,7 @@ def test_a_partition_that_is_not_there_is_refused() -> None:
     world.initialized()
     assert world.refused(world.read(is_known=False)) is Code.UNKNOWN_TOPIC_OR_PARTITION
     assert world.refused(world.write(change(), is_known=False)) is Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert world.refused(world.write(raised_to(3), is_known=False)) is Code.UNKNOWN_TOPIC_OR_PARTITION
     negative = KEY._replace(partition=PartitionIndex(-1))
     for request in (world.initialize, world.read, world.summarize, world.delete):
         assert world.refused(request(negative, is_known=False)) is Code.INVALID_REQUEST

@@ -402,6 +402,45 @@ def test_a_fetch_gives_nothing_of_what_lies_before_the_offset_that_it_read_from(
     assert led.machine.next_offset() == 0
 
 
+def test_a_fetch_that_began_before_the_start_gives_what_is_behind_it() -> None:
+    led = Led()
+    led.fetch()
+    led.machine.on_log_start_moved(Offset(15))
+    read = [LogBatch(0, 9), LogBatch(10, 19)]
+    assert led.machine.on_acquire("m", 0, read, records_max=10, is_strict=False, now_ms=0) == [(15, 19, 1)]
+
+
+def test_nothing_is_acquired_beyond_what_follows_nor_before_the_start_is_kept() -> None:
+    read = [LogBatch(10, 19)]
+    with pytest.raises(InvariantBrokenError, match="10 is read, 0 was not"):
+        Led().machine.on_acquire("m", 10, read, records_max=10, is_strict=False, now_ms=0)
+    begun = Led(start=10, is_kept=False)
+    assert begun.machine.on_acquire("m", 10, read, records_max=10, is_strict=False, now_ms=0) == []
+
+
+def test_what_is_available_can_be_had_again_however_much_is_in_flight() -> None:
+    led = Led(records_max=10)
+    led.fetch()
+    assert led.machine.next_offset() is None
+    led.say(3, 3, RELEASE)
+    led.keep()
+    assert led.machine.in_flight.open_count == 10
+    assert led.machine.next_offset() == 3
+
+
+def test_settings_count_from_the_next_delivery_on() -> None:
+    led = Led()
+    led.fetch()
+    settings = ShareSettings(delivery_count_max=1, lock_ms=7, records_max=30)
+    led.machine.on_settings(settings)
+    assert led.machine.settings == settings
+    led.fetch(records_max=40)
+    assert led.machine.end == 30
+    led.pass_ms(7)
+    assert led.machine.in_flight.open_count == 10
+    assert led.machine.next_deadline_ms() == LOCK_MS
+
+
 def test_the_last_record_that_may_be_in_flight_brings_its_whole_batch() -> None:
     led = Led(records_max=11)
     assert led.fetch(records_max=10) == [(0, 9, 1)]
@@ -503,6 +542,11 @@ def test_it_is_idle_once_all_is_kept_and_nobody_has_records() -> None:
     led.pass_ms(1_000)
     led.keep()
     assert led.machine.is_idle
+    led.fetch()
+    led.machine.on_log_start_moved(Offset(40))
+    assert led.machine.is_idle
+    led.machine.on_acknowledge(CorrelationId(98), "m", [AcknowledgedRecords(20, 29, [ACCEPT])], 0)
+    assert not led.machine.is_idle, "it is answered once that start is kept"
 
 
 def test_who_is_fenced_answers_each_request_once() -> None:
@@ -531,6 +575,18 @@ def test_nothing_is_written_again_that_an_acknowledgement_has_brought_with_it() 
     assert led.machine.is_idle
 
 
+def test_what_one_fetch_acquires_is_one_run_however_it_was_delivered_before() -> None:
+    led = Led(records_max=500, delivery_count_max=5)
+    for records_max in [1] * 30 + [5]:
+        led.now_ms += 1
+        led.fetch(records_max=records_max, is_strict=True)
+    assert len(led.machine.in_flight.runs) == 31
+    led.machine.on_member_left("m")
+    led.take()
+    assert led.fetch("other", 33, is_strict=True) == [(0, 32, 2)]
+    assert len(led.machine.in_flight.runs) == 3, "one for each leader epoch, and what the other did not get"
+
+
 # How much is done in one step.
 
 STEP_LINES_MAX = 20_000
@@ -552,6 +608,16 @@ def test_records_whose_time_is_over_are_released_some_at_a_time() -> None:
     led.take()
     assert led.writing is not None
     assert sum(one.last - one.first + 1 for one in led.writing.batches) == 20_000
+
+
+def test_small_batches_that_follow_each_other_are_acquired_together() -> None:
+    led = Led(start=10_000, records_max=2_000)
+    batches = [LogBatch(one, one) for one in range(10_000, 11_000)]
+
+    def acquire() -> None:
+        led.machine.on_acquire("m", 10_000, batches, records_max=1_000, is_strict=True, now_ms=0)
+
+    assert executed_lines(acquire) < 10 * len(batches)
 
 
 @pytest.mark.parametrize("offset", [0, 1_000_000])
