@@ -469,6 +469,40 @@ def test_a_snapshot_that_is_not_committed_makes_nothing_redundant() -> None:
     assert world.kept().batches == (batch(0, 1),)
 
 
+def test_tombstones_make_nothing_redundant_before_they_are_committed() -> None:
+    world = CoordinatedShare()
+    keys = [KEY._replace(partition=PartitionIndex(number)) for number in range(3)]
+    for key in keys:
+        world.initialized(key)
+    world.initialized(keys[0], state_epoch=2)
+    before = world.coordinator.redundant_before
+    assert before == world.log[2][0], "there is the first snapshot of the second state"
+    world.commits_at_once = False
+    world.write(change(batch(1, 1)), keys[2])
+    written = world.next_offset
+    world.coordinator.on_topics_deleted([TOPIC], now_ms=0, wall_ms=0)
+    world.drive()
+    world.coordinator.on_committed(Offset(written))
+    assert world.coordinator.redundant_before == before
+    world.commit_log()
+    assert world.coordinator.redundant_before == world.next_offset
+
+
+@pytest.mark.parametrize("name", ["g", "g" * 100, "\N{CAT FACE}" * 100])
+def test_a_state_of_a_group_of_any_name_fits_the_log_as_long_as_it_grows(name: str) -> None:
+    world, key = CoordinatedShare(), KEY._replace(group_id=name)
+    world.coordinator.batch_size_bytes_max = 2_000
+    world.initialized(key)
+    accepted = 0
+    while world.answers[world.write(change(batch(2 * accepted, 2 * accepted, epoch=4)), key)] is Code.NONE:
+        accepted += 1
+    assert accepted > 30
+    for _ in range(4):  # of the same size: among them is a snapshot
+        world.written(batch(0, 0, ARCHIVED, epoch=4), key=key)
+        world.written(batch(0, 0, epoch=4), key=key)
+    assert max(len(raw_key) + len(value or b"") for _, (raw_key, value) in world.log) < 2_000
+
+
 def test_a_log_without_states_is_redundant_as_a_whole() -> None:
     world = CoordinatedShare()
     world.initialized()

@@ -45,6 +45,7 @@ class Led:
         self.count = 0
         self.answers: dict[int, Code] = {}
         self.writing: StateChange | None = None
+        self.has_released = False
 
     def fetch(self, member: str = "m", records_max: int = 10, *, is_strict: bool = False) -> list[tuple[int, int, int]]:
         offset = self.machine.next_offset()
@@ -66,7 +67,7 @@ class Led:
         return self.count
 
     def take(self) -> None:
-        change, answers, _ = self.machine.take_ready()
+        change, answers, self.has_released = self.machine.take_ready()
         if change is not None:
             assert self.writing is None
             self.writing = change
@@ -309,6 +310,10 @@ def test_who_waits_is_told_when_the_leadership_ends() -> None:
     led.machine.on_stopped()
     led.take()
     assert led.answers == dict.fromkeys(numbers, Code.NOT_LEADER_OR_FOLLOWER)
+    assert led.fetch() == []
+    with pytest.raises(KafkaError) as refused:
+        led.say(2, 2, ACCEPT)
+    assert refused.value.code == Code.NOT_LEADER_OR_FOLLOWER
 
 
 def test_what_nobody_waits_for_is_written_again_after_a_while() -> None:
@@ -400,6 +405,49 @@ def test_a_fetch_gives_nothing_of_what_lies_before_the_offset_that_it_read_from(
     read = [LogBatch(0, 9)]
     assert led.machine.on_acquire("m", 4, read, records_max=10, is_strict=is_strict, now_ms=0) == [(4, 9, 2)]
     assert led.machine.next_offset() == 0
+
+
+def test_a_strict_fetch_that_has_what_it_wants_takes_nothing_new() -> None:
+    led = Led()
+    led.fetch(records_max=5, is_strict=True)
+    led.say(3, 4, RELEASE)
+    led.keep()
+    assert led.fetch("other", 2, is_strict=True) == [(3, 4, 2)]
+    assert [(run.first, run.last) for run in led.machine.in_flight.runs] == [(0, 2), (3, 4)]
+
+
+@pytest.mark.parametrize("is_strict", [False, True])
+def test_where_no_more_may_be_in_flight_what_is_available_is_all_that_is_given(is_strict: bool) -> None:
+    led = Led(records_max=10)
+    led.fetch()
+    led.say(3, 3, RELEASE)
+    led.keep()
+    read = [LogBatch(0, 9), LogBatch(10, 19), LogBatch(20, 21, False), LogBatch(22, 30)]
+    assert led.machine.on_acquire("other", 3, read, records_max=50, is_strict=is_strict, now_ms=0) == [(3, 3, 2)]
+    assert led.machine.end == 10, "what lies between was not delivered yet"
+
+
+def test_nothing_is_passed_over_beyond_what_a_strict_fetch_has_left() -> None:
+    led = Led()
+    read = [LogBatch(0, 9), LogBatch(10, 12, False), LogBatch(13, 20)]
+    assert led.machine.on_acquire("m", 0, read, records_max=5, is_strict=True, now_ms=0) == [(0, 4, 1)]
+    assert led.machine.end == 5
+
+
+def test_a_fetch_goes_on_while_one_record_is_wanted() -> None:
+    led = Led()
+    read = [LogBatch(0, 9), LogBatch(10, 10, False), LogBatch(11, 12), LogBatch(13, 13, False), LogBatch(14, 15)]
+    acquired = led.machine.on_acquire("m", 0, read, records_max=11, is_strict=False, now_ms=0)
+    assert acquired == [(0, 9, 1), (11, 12, 1)]
+    passed_over = led.machine.in_flight.runs[1]
+    assert (passed_over.first, passed_over.last, passed_over.state, passed_over.delivery_count) == (10, 10, ARCHIVED, 0)
+
+
+def test_what_a_member_acquires_at_the_same_time_is_one_run_for_each_leader_epoch() -> None:
+    led = Led()
+    for records_max in (1, 2, 12, 10):
+        led.fetch(records_max=records_max, is_strict=True)
+    assert [(run.first, run.last) for run in led.machine.in_flight.runs] == [(0, 19), (20, 24)]
 
 
 def test_a_fetch_that_began_before_the_start_gives_what_is_behind_it() -> None:
@@ -585,6 +633,63 @@ def test_what_one_fetch_acquires_is_one_run_however_it_was_delivered_before() ->
     led.take()
     assert led.fetch("other", 33, is_strict=True) == [(0, 32, 2)]
     assert len(led.machine.in_flight.runs) == 3, "one for each leader epoch, and what the other did not get"
+
+
+# Who is to read again.
+
+
+def test_who_waits_reads_again_once_where_the_group_begins_is_kept() -> None:
+    led = Led(start=20, is_kept=False)
+    led.take()
+    assert not led.has_released
+    led.keep()
+    assert led.has_released
+    led.take()
+    assert not led.has_released
+
+
+@pytest.mark.parametrize("type_", [ACCEPT, REJECT, RELEASE])
+def test_who_waits_reads_again_once_records_can_be_had_that_could_not(type_: int) -> None:
+    led = Led()
+    led.fetch()
+    led.say(0, 9, type_)
+    assert not led.has_released
+    led.keep()
+    assert led.has_released == (type_ == RELEASE)
+
+
+def test_who_waits_reads_again_once_there_is_room_for_more() -> None:
+    led = Led(records_max=5)
+    assert led.fetch() == [(0, 9, 1)]
+    for first, last, has_room in ((0, 0, False), (1, 4, False), (5, 5, True), (6, 6, False)):
+        led.say(first, last, ACCEPT)
+        led.keep()
+        assert led.has_released == has_room, f"{first} to {last}"
+
+
+@pytest.mark.parametrize("delivery_count_max", [1, 2])
+def test_who_waits_reads_again_once_time_is_over_or_a_member_has_left(delivery_count_max: int) -> None:
+    led = Led(delivery_count_max=delivery_count_max)
+    led.fetch()
+    led.pass_ms(LOCK_MS - 1)
+    assert not led.has_released
+    led.pass_ms(1)
+    assert led.has_released
+    led.fetch()
+    assert not led.has_released
+    led.machine.on_member_left("m")
+    led.take()
+    assert led.has_released
+
+
+def test_the_start_moves_past_what_is_done_when_the_records_before_are_deleted() -> None:
+    led = Led()
+    led.fetch(records_max=20)
+    led.say(5, 14, ACCEPT)
+    led.keep()
+    assert led.machine.start == 0
+    led.machine.on_log_start_moved(Offset(5))
+    assert led.machine.start == 15
 
 
 # How much is done in one step.
