@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def executed_lines(work: Callable[[], object]) -> int:
@@ -24,3 +26,18 @@ def executed_lines(work: Callable[[], object]) -> int:
     finally:
         sys.settrace(before)
     return count
+
+
+def longest_piece(pieces: Generator[None, None, T]) -> tuple[int, T]:
+    """The lines of the longest of the pieces that work is done in, and what comes of it."""
+    longest, results = 0, []
+
+    def piece() -> None:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            results.append(end.value)
+
+    while not results:
+        longest = max(longest, executed_lines(piece))
+    return longest, results[0]

@@ -81,7 +81,7 @@ class AssignmentInput:
         for wanted in self.wanted:
             found = yield from known.ids_in_pieces(self._names_of(wanted), pace)
             ids[wanted] = found
-            for topic in found - counts.keys():
+            for topic in found.difference(counts):  # `found - counts.keys()` would look at all that were counted
                 counts[topic] = known.partition_count(topic)
                 if pace.counts(1):
                     yield
