@@ -463,7 +463,7 @@ class SharePartition:
                     next_ms = now_ms
                     break
         if next_ms > now_ms:
-            next_ms = next_ms if next_ms == NEVER_MS else max(next_ms, now_ms + LOOK_INTERVAL_MS)
+            next_ms = max(next_ms, now_ms + LOOK_INTERVAL_MS)
         self._look_ms = next_ms
         self.in_flight.drop_done()
 
@@ -473,9 +473,7 @@ class SharePartition:
 
     def _release(self, run: Run, state: DeliveryState) -> None:
         self.in_flight.set_state(run, state)
-        if state is not AVAILABLE or run.delivery_count:
-            run.is_dirty = self._must_write = True
-        self._has_released = True
+        run.is_dirty = self._must_write = self._has_released = True
 
     # What to do about it.
 

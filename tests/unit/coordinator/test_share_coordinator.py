@@ -22,9 +22,18 @@ from tidelog.base.errors import Code, CorruptLogError
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicId
 from tidelog.coordinator.share import ShareCoordinator, ShareCoordinatorSettings
 from tidelog.coordinator.share.coordinator import SNAPSHOT_STEP_MAX
-from tidelog.coordinator.share.records import ShareRecordType, read_key
+from tidelog.coordinator.share.records import (
+    ShareRecordType,
+    ShareSnapshotValue,
+    ShareStateBatch,
+    ShareUpdateValue,
+    read_batches,
+    read_key,
+    snapshot_key,
+    update_key,
+)
 from tidelog.coordinator.share.settings import BATCHES_MAX
-from tidelog.coordinator.share.state import BATCH_BYTES, STATE_BYTES
+from tidelog.coordinator.share.state import BATCH_BYTES, STATE_BYTES, RecordedShareStates
 from tidelog.journal import RequestId
 from tidelog.share.state import ShareState, raised_to
 from tidelog.share.summary import ShareSummary
@@ -641,6 +650,71 @@ def test_a_state_number_that_there_is_not_is_damage() -> None:
     coordinator.replay(*world.log[0][1], Offset(0))
     with pytest.raises(CorruptLogError, match="no such batch"):
         coordinator.replay(raw_key, damaged, Offset(1))
+
+
+def test_a_batch_that_ends_before_it_begins_is_damage() -> None:
+    def written(last: int) -> list[ShareStateBatch]:
+        return [ShareStateBatch(first_offset=4, last_offset=last, delivery_state=2, delivery_count=1)]
+
+    assert read_batches(written(4)) == [batch(4, 4)]
+    with pytest.raises(CorruptLogError, match="offsets 4 to 3"):
+        read_batches(written(3))
+
+
+def test_what_a_record_does_not_say_is_not_known() -> None:
+    snapshot = ShareSnapshotValue(
+        snapshot_epoch=1, state_epoch=2, leader_epoch=3, start_offset=4, create_timestamp=5, write_timestamp=6
+    )
+    update = ShareUpdateValue(snapshot_epoch=1, leader_epoch=3, start_offset=4)
+    for value in (snapshot, update):
+        assert (value.delivery_complete_count, value.start_leader_epoch, value.write_number) == (-1, -1, -1)
+        assert value.state_batches == []
+    assert read_batches([ShareStateBatch(first_offset=1, last_offset=2, delivery_state=0, delivery_count=3)]) == [
+        batch(1, 2, AVAILABLE, 3)
+    ]
+
+
+def test_a_record_whose_writer_says_what_it_means_is_not_read() -> None:
+    world = CoordinatedShare()
+    world.initialized()
+    kept, unreadable = world.states[KEY].clone(), b"\0\7"
+    states = RecordedShareStates()
+    states.expect(kept)
+    states.apply((snapshot_key(KEY), unreadable))
+    assert states.states[KEY] is kept
+    states.expect(change(batch(1, 2), leader_epoch=5))
+    states.apply((update_key(KEY), unreadable))
+    assert kept.batches == [batch(1, 2)]
+    for key in (snapshot_key(KEY), update_key(KEY)):
+        with pytest.raises(CorruptLogError):
+            states.apply((key, unreadable))
+
+
+def test_a_tombstone_of_an_update_says_nothing() -> None:
+    world = CoordinatedShare()
+    world.initialized()
+    states = RecordedShareStates()
+    for _, record in world.log:
+        states.apply(record)
+    states.apply((update_key(KEY), None))
+    states.apply((update_key(OTHER), None))
+    states.apply((snapshot_key(OTHER), None))
+    assert states.states == world.states
+    assert states.record_count == 2
+
+
+def test_a_newer_leader_numbers_its_changes_anew_also_where_it_has_not_read() -> None:
+    world = CoordinatedShare()
+    world.initialized(start=0)
+    world.write(change(start=1, number=8))
+    for one in (change(start=2, leader_epoch=2, number=0), change(start=3, leader_epoch=-1, number=0)):
+        assert world.answers[world.write(one)] is Code.NONE
+    assert world.states[KEY].write_number == 0
+    assert world.refused(world.write(change(start=2, leader_epoch=1, number=9))) is Code.FENCED_LEADER_EPOCH
+
+
+def test_the_settings_are_at_first_as_in_kafka() -> None:
+    assert ShareCoordinatorSettings() == ShareCoordinatorSettings(500, 300_000)
 
 
 def test_records_of_kinds_to_come_are_skipped() -> None:

@@ -20,7 +20,7 @@ from tidelog.share import (
     StateBatch,
     StateChange,
 )
-from tidelog.share.share_partition import RELEASED_AT_ONCE_MAX
+from tidelog.share.share_partition import LOOK_INTERVAL_MS, RELEASED_AT_ONCE_MAX, RETRY_MS
 
 ACCEPT, RELEASE, REJECT, RENEW, GAP = (
     AcknowledgeType.ACCEPT,
@@ -29,7 +29,7 @@ ACCEPT, RELEASE, REJECT, RENEW, GAP = (
     AcknowledgeType.RENEW,
     AcknowledgeType.GAP,
 )
-AVAILABLE, ACKNOWLEDGED, ARCHIVED = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = DeliveryState
 LOCK_MS = 100
 
 
@@ -578,7 +578,12 @@ def test_it_is_idle_once_all_is_kept_and_nobody_has_records() -> None:
     assert led.writing is not None
     led.keep()
     assert led.machine.is_idle
-    assert not Led(is_kept=False).machine.is_idle
+    fresh = Led(is_kept=False)
+    assert not fresh.machine.is_idle
+    fresh.take()
+    assert not fresh.machine.is_idle, "where it begins is being written"
+    fresh.keep()
+    assert fresh.machine.is_idle
     led.fetch()
     led.machine.on_acknowledge(CorrelationId(99), "m", [AcknowledgedRecords(10, 19, [REJECT])], 0)
     assert not led.machine.is_idle
@@ -633,6 +638,32 @@ def test_what_one_fetch_acquires_is_one_run_however_it_was_delivered_before() ->
     led.take()
     assert led.fetch("other", 33, is_strict=True) == [(0, 32, 2)]
     assert len(led.machine.in_flight.runs) == 3, "one for each leader epoch, and what the other did not get"
+
+
+def test_times_that_are_over_are_looked_for_when_the_next_is_and_not_too_often() -> None:
+    led = Led()
+    for fetched_ms in (0, 60, 90):
+        led.now_ms = fetched_ms
+        led.fetch()
+    assert led.machine.next_deadline_ms() == LOCK_MS
+    led.pass_ms(10)
+    assert led.machine.next_deadline_ms() == 160
+    led.pass_ms(60)
+    assert led.machine.next_deadline_ms() == 160 + LOOK_INTERVAL_MS, "30 ms would be too soon"
+    led.pass_ms(49)
+    assert led.machine.in_flight.runs[-1].state is ACQUIRED
+    led.pass_ms(1)
+    assert led.machine.in_flight.runs[-1].state is AVAILABLE
+    assert led.machine.next_deadline_ms() is None
+
+
+def test_who_is_fenced_does_not_write_however_much_time_passes() -> None:
+    led = Led()
+    led.fetch()
+    led.pass_ms(LOCK_MS)
+    led.refuse(Code.FENCED_LEADER_EPOCH, is_fenced=True)
+    led.pass_ms(10 * RETRY_MS)
+    assert led.writing is None
 
 
 # Who is to read again.
