@@ -343,6 +343,15 @@ def test_a_read_leaves_what_is_kept_as_it_was() -> None:
     assert before == ShareState(1, Offset(4), LeaderEpoch(7), (batch(5, 6),))
 
 
+def test_a_leader_that_was_fenced_stays_so_when_a_state_is_initialized_anew() -> None:
+    world = CoordinatedShare()
+    assert world.answers[world.initialize()] is Code.NONE
+    assert world.summary() == ShareSummary(1, LeaderEpoch(0), Offset(0), 0), "nobody has read it yet"
+    world.read(leader_epoch=4)
+    world.initialized(state_epoch=2)
+    assert world.refused(world.read(leader_epoch=3)) is Code.FENCED_LEADER_EPOCH
+
+
 def test_what_says_that_it_is_of_a_transaction_is_skipped() -> None:
     world = CoordinatedShare()
     world.initialized()

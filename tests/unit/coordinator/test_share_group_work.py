@@ -511,3 +511,51 @@ def test_records_that_are_made_in_pieces_are_as_those_that_are_made_at_once(
     value = finished(recorded.states_record("g", states, Pace()))[1]
     assert value is not None
     assert len(value) < states.record_bytes + 128
+
+
+SMALL_PIECE = 20
+SMALL_STEP_LINES_MAX = {
+    "alter": 4_000,
+    "join": 7_500,
+    "beat": 7_500,
+    "topics grow": 13_000,
+    "look": 6_000,
+    "leave": 8_000,
+    "forget": 4_500,
+    "delete": 3_000,
+}
+"""Of 600 topics. What looks at them all, and counts nothing, takes some thousands more."""
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assignment, "PIECE", SMALL_PIECE)
+    monkeypatch.setattr(share_groups, "AT_ONCE_MAX", SMALL_PIECE)
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_steps_are_as_short_as_they_are_to_be() -> None:
+    world, names = world_of(600), named(600)
+
+    def check(what: str, ask: Callable[[], object]) -> None:
+        assert longest_step(world, ask) < SMALL_STEP_LINES_MAX[what], what
+
+    def beat(what: str, member_id: str) -> None:
+        check(what, partial(world.share_beat, member_id, epoch_of(world, member_id)))
+
+    check("alter", partial(world.send_alter, world.alter_request({name: {0: 3} for name in names})))
+    for member_id in "ab":
+        check("join", partial(world.share_beat, member_id, 0, topics=names))
+    for member_id in "abab":
+        beat("beat", member_id)
+    world.make(**dict.fromkeys(names, 2))
+    for member_id in "abab":
+        beat("topics grow", member_id)
+    assert sum(len(some) for member_id in "ab" for some in world.reads(member_id).values()) == 1_200
+    world.now_ms += 60_001  # it is time to look for the states
+    beat("look", "a")
+    for member_id in "ab":
+        check("leave", partial(world.share_beat, member_id, -1))
+    check("forget", partial(world.forget, *names[1:]))
+    check("delete", world.delete_group)
+    assert not world.kept
