@@ -326,6 +326,16 @@ def test_static_members_that_change_back_one_by_one_are_a_classic_group_again(co
     assert not world.consumers.groups
 
 
+def test_a_classic_member_joins_with_an_id_of_its_own_but_not_under_an_instance_id_that_is_not_known() -> None:
+    world = Consumers(GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=0)))
+    world.enter("a")
+    assert world.refused(world.join("x", instance_id="i")) == Code.UNKNOWN_MEMBER_ID
+    assert world.taken(world.join("x"), JoinGroupResponse).member_id == "x"
+    static = world.taken(world.join(instance_id="i"), JoinGroupResponse).member_id
+    assert world.refused(world.join("y", instance_id="i")) == Code.FENCED_INSTANCE_ID
+    assert world.taken(world.join(static, instance_id="i"), JoinGroupResponse).member_id == static
+
+
 def test_a_classic_member_that_was_put_out_does_not_join_with_what_it_reads() -> None:
     """Another may read it by then. It gives all of it up, and joins anew."""
     world = Consumers(GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=0)))

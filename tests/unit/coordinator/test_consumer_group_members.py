@@ -7,6 +7,7 @@ import pytest
 from support.fixtures.coordinated_consumers import Consumers, topic_id
 from tidelog.base.errors import Code
 from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.consumer.consumer_groups import METADATA_WAIT_MS
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
 from tidelog.journal import RequestId
 
@@ -145,6 +146,17 @@ def test_without_metadata_nobody_is_assigned_anything() -> None:
     super(Consumers, world).fail_over()
     request = world.beat("a", 0, topics=["t"], owned={}, rebalance_ms=1)
     assert world.refused(request) == Code.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_without_metadata_nobody_is_put_out() -> None:
+    world = Consumers(AT_ONCE)
+    world.enter("a")
+    super(Consumers, world).fail_over()
+    world.pass_ms(SESSION_MS + METADATA_WAIT_MS - 1)
+    assert "a" in world.group.subscriptions
+    world.tell()
+    world.pass_ms(METADATA_WAIT_MS)
+    assert "a" not in world.group.subscriptions
 
 
 # Epochs.

@@ -116,6 +116,27 @@ def test_who_leaves_before_its_pattern_is_looked_up_leaves_nothing() -> None:
     assert not world.group.matched
 
 
+def test_a_pattern_that_another_member_wants_is_looked_up_though_one_leaves_or_wants_another() -> None:
+    for epoch, pattern in ((-1, None), (1, "x"), (1, "")):
+        world = Consumers(AT_ONCE, topics={"abc": 1})
+        world.enter("b", topics=None, pattern="ab.*")
+        world.enter("a", topics=None, pattern="ab.*")
+        world.heard(world.beat("a", epoch if epoch < 0 else world.group.current("a").member_epoch, pattern=pattern))
+        world.pass_ms(0)
+        assert world.group.matched["ab.*"].topics == {"abc"}
+
+
+@pytest.mark.parametrize("epoch", [-1, 1])
+def test_what_is_not_wanted_any_more_is_not_searched_for(epoch: int) -> None:
+    world = Consumers(AT_ONCE, topics={"abc": 1})
+    world.enter("a", topics=None, pattern="ab.*")
+    searches = world.consumers.members.searches
+    assert searches is not None
+    assert not searches.is_idle
+    world.heard(world.beat("a", epoch, topics=["abc"] if epoch > 0 else None, pattern="" if epoch > 0 else None))
+    assert searches.is_idle
+
+
 def test_another_leader_looks_again() -> None:
     world = world_with(abc=1)
     world.heard(world.beat("a", 1))

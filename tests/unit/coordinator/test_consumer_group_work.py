@@ -257,4 +257,6 @@ def test_the_topics_of_a_large_group_are_looked_at_in_pieces_when_brokers_move()
         assert world.group.metadata_hash != metadata_hash
         assert world.group.metadata_hash == known_of(world).hash_of(world.group.topics).recorded
     world.fail_over()
+    epoch = world.group.current("b").member_epoch
+    assert executed_lines(lambda: world.beat("b", epoch)) < REQUEST_LINES_MAX
     assert longest_piece(world) < PIECE_LINES_MAX

@@ -450,6 +450,20 @@ def test_deleted_topics_are_forgotten_some_states_at_a_time(count: int) -> None:
     assert kinds(world).count("T") + kinds(world).count("t") == count
 
 
+def test_a_topic_that_is_deleted_twice_is_forgotten_once() -> None:
+    world = CoordinatedShare()
+    world.initialized()
+    world.coordinator.on_topics_deleted([TOPIC, TOPIC], now_ms=0, wall_ms=0)
+    world.drive()
+    assert kinds(world).count("T") == 1
+
+
+def test_where_there_is_no_state_nothing_is_written_anew() -> None:
+    world = CoordinatedShare()
+    world.pass_ms(3 * COLD_MS)
+    assert world.log == []
+
+
 def test_a_state_that_was_deleted_meanwhile_is_not_forgotten_twice() -> None:
     world = CoordinatedShare()
     for number in range(SNAPSHOT_STEP_MAX + 2):
@@ -612,6 +626,18 @@ def test_a_snapshot_fits_the_log_whatever_its_settings() -> None:
         accepted += 1
     assert accepted > 10
     assert max(len(key) + len(value or b"") for _, (key, value) in world.log) < 1_000
+
+
+def test_a_state_that_has_more_than_it_may_by_now_goes_on_as_long_as_it_does_not_grow() -> None:
+    world = CoordinatedShare(settings=ShareCoordinatorSettings(updates_per_snapshot=100))
+    world.initialized()
+    world.written(*(batch(2 * number, 2 * number) for number in range(20)))
+    world.coordinator.batch_size_bytes_max = 500
+    world.written(batch(0, 0, ARCHIVED))
+    assert world.refused(world.write(change(batch(50, 50)))) is Code.MESSAGE_TOO_LARGE
+    assert world.refused(world.write(change(batch(40, 40), batch(42, 42)))) is Code.MESSAGE_TOO_LARGE
+    world.written(batch(0, 60))
+    assert len(world.kept().batches) == 1
 
 
 def test_who_does_not_lead_says_so() -> None:

@@ -89,6 +89,13 @@ def test_what_was_kept_beyond_the_log_end_is_forgotten_and_nothing_else() -> Non
     assert reconciled(kept, lineage((1, 0)), Bounds(Offset(0), Offset(9))).state == state(5, 1, batch(6, 6, 1))
 
 
+def test_records_before_the_first_epoch_that_is_known_are_of_none() -> None:
+    kept = state(2, NO_LEADER_EPOCH, batch(3, 8, NO_LEADER_EPOCH))
+    after, gone = reconciled(kept, lineage((1, 5)), Bounds(Offset(0), Offset(10)))
+    assert after == state(2, NO_LEADER_EPOCH, batch(3, 4, NO_LEADER_EPOCH), batch(5, 8, 1))
+    assert gone == ()
+
+
 @pytest.mark.parametrize("start", range(7))
 def test_a_second_reconciliation_with_the_same_log_changes_nothing(start: int) -> None:
     here, bounds = lineage((1, 0), (3, 2), (4, 5)), Bounds(Offset(1), Offset(6))
