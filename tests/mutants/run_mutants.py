@@ -63,7 +63,16 @@ TARGETS = {
     ),
     "quorum": Target("quorum", ("tests/unit/quorum",), "known_quorum.toml"),
     "controller": Target("controller", ("tests/unit/controller",), "known_controller.toml"),
-    "groups": Target("coordinator.groups", ("tests/unit/coordinator/test_*group*.py",), "known_groups.toml"),
+    "groups": Target(
+        "coordinator.groups",
+        (
+            "tests/unit/coordinator/test_group_*.py",
+            "tests/unit/coordinator/test_newer_group_records.py",
+            "tests/unit/coordinator/test_mixed_group_model.py",
+            "tests/unit/coordinator/test_consumer_group_offsets.py",
+        ),
+        "known_groups.toml",
+    ),
     "consumer-groups": Target(
         "coordinator.groups.consumer",
         (
