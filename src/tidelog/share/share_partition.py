@@ -287,8 +287,7 @@ class SharePartition:
             index = in_flight.index_of(first)
             while index < len(in_flight.runs) and in_flight.runs[index].first <= last:
                 if in_flight.runs[index].is_available:
-                    run = in_flight.runs[index]
-                    index = in_flight.cut(index, max(run.first, first), last)
+                    index = in_flight.cut(index, first, last)
                     in_flight.set_state(in_flight.runs[index], ARCHIVED)
                 index += 1
         if last >= in_flight.end:

@@ -640,6 +640,31 @@ def test_a_state_that_has_more_than_it_may_by_now_goes_on_as_long_as_it_does_not
     assert len(world.kept().batches) == 1
 
 
+def test_it_is_active_between_becoming_so_and_resigning() -> None:
+    world = CoordinatedShare()
+    assert ShareCoordinator(0, ShareCoordinatorSettings()).is_active is False
+    assert world.coordinator.is_active is True
+    assert world.fail_over().is_active is False
+
+
+def test_updates_that_are_read_are_no_snapshots() -> None:
+    world = CoordinatedShare()
+    world.initialized()
+    world.initialized(OTHER)
+    world.written(batch(1, 1))
+    world.fail_over()
+    assert world.coordinator.redundant_before == world.log[0][0]
+
+
+def test_who_raises_no_epoch_changes_nothing_but_needs_a_leader_that_has_read() -> None:
+    world = CoordinatedShare()
+    assert world.answers[world.initialize()] is Code.NONE
+    nothing = change(state_epoch=-1, leader_epoch=-1)
+    assert world.refused(world.write(nothing)) is Code.FENCED_STATE_EPOCH
+    world.read(leader_epoch=1)
+    assert world.answers[world.write(nothing)] is Code.NONE
+
+
 def test_who_does_not_lead_says_so() -> None:
     coordinator = ShareCoordinator(0, ShareCoordinatorSettings())
     coordinator.on_summarize(RequestId(1), KEY, is_known=True, now_ms=0, wall_ms=0)

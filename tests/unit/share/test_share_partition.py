@@ -174,6 +174,9 @@ def test_a_member_acknowledges_what_it_has_and_all_or_nothing() -> None:
     led.keep()
     with pytest.raises(KafkaError):
         led.say(1, 10, ACCEPT)
+    beyond = [AcknowledgedRecords(1, 1, [ACCEPT]), AcknowledgedRecords(led.machine.end, led.machine.end, [ACCEPT])]
+    with pytest.raises(KafkaError, match="was delivered"):
+        led.machine.on_acknowledge(CorrelationId(9), "m", beyond, led.now_ms)
 
 
 def test_what_is_done_is_acknowledged_again_without_an_error_once_that_is_kept() -> None:
@@ -546,7 +549,7 @@ def test_a_start_that_is_kept_answers_what_lies_before_it_and_no_earlier_one() -
     led.say(0, 4, ACCEPT)
     led.keep()
     led.machine.on_log_start_moved(Offset(8))
-    batches = [AcknowledgedRecords(one, one, [ACCEPT]) for one in (3, 4, 6)]
+    batches = [AcknowledgedRecords(one, one, [ACCEPT]) for one in (3, 4, 5)]
     for number, (count, is_answered) in enumerate([(2, True), (3, False)], 100):
         led.machine.on_acknowledge(CorrelationId(number), "m", batches[:count], led.now_ms)
         led.take()
@@ -567,6 +570,26 @@ def test_acknowledgements_that_follow_each_other_and_say_the_same_are_one() -> N
         (26, 39, ACKNOWLEDGED),
         (40, 49, ARCHIVED),
     ]
+
+
+def test_what_lies_between_two_acknowledged_parts_may_be_anothers() -> None:
+    led = Led(delivery_count_max=5)
+    led.fetch(records_max=3, is_strict=True)
+    led.say(1, 1, RELEASE)
+    led.keep()
+    assert led.fetch("other", 1, is_strict=True) == [(1, 1, 2)]
+    batches = [AcknowledgedRecords(0, 0, [ACCEPT]), AcknowledgedRecords(2, 2, [ACCEPT])]
+    led.machine.on_acknowledge(CorrelationId(50), "m", batches, led.now_ms)
+    led.take()
+    assert led.keep().start == 1
+    assert led.answers[50] == Code.NONE
+
+
+def test_what_a_member_that_left_had_too_often_is_passed() -> None:
+    led = Led(delivery_count_max=1)
+    led.fetch()
+    led.machine.on_member_left("m")
+    assert led.machine.start == 10
 
 
 def test_it_is_idle_once_all_is_kept_and_nobody_has_records() -> None:
