@@ -35,6 +35,7 @@ from tidelog.coordinator.share.records import (
 from tidelog.coordinator.share.settings import BATCHES_MAX
 from tidelog.coordinator.share.state import BATCH_BYTES, STATE_BYTES, RecordedShareStates
 from tidelog.journal import RequestId
+from tidelog.share.key import ShareKey
 from tidelog.share.state import ShareState, raised_to
 from tidelog.share.summary import ShareSummary
 
@@ -518,6 +519,25 @@ def test_tombstones_make_nothing_redundant_before_they_are_committed() -> None:
     assert world.coordinator.redundant_before == before
     world.commit_log()
     assert world.coordinator.redundant_before == world.next_offset
+
+
+def test_tombstones_of_two_batches_are_committed_one_after_the_other() -> None:
+    world = CoordinatedShare()
+    keys = [KEY._replace(partition=PartitionIndex(number)) for number in range(20)]
+    for key in keys:
+        world.initialized(key)
+    snapshots = [offset for offset, (raw_key, _) in world.log if read_key(raw_key) in snapshots_of(keys)]
+    world.coordinator.batch_size_bytes_max = 300
+    first_offset = world.next_offset
+    world.coordinator.on_topics_deleted([TOPIC], now_ms=0, wall_ms=0)
+    batches = world.coordinator.take_ready().batches
+    assert len(batches) > 1
+    world.coordinator.on_committed(batches[1].base_offset)
+    assert world.coordinator.redundant_before == snapshots[batches[1].base_offset - first_offset]
+
+
+def snapshots_of(keys: list[ShareKey]) -> list[tuple[ShareRecordType, ShareKey]]:
+    return [(ShareRecordType.SNAPSHOT, key) for key in keys]
 
 
 @pytest.mark.parametrize("name", ["g", "g" * 100, "\N{CAT FACE}" * 100])
