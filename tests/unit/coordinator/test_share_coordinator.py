@@ -605,6 +605,9 @@ def test_there_is_room_for_so_many_batches_and_no_more(count: int) -> None:
     world.written(batch(0, 2 * count))
     assert world.memory.used_bytes == world.memory.limit_bytes - (count - 1) * BATCH_BYTES
     assert world.answers[world.initialize(state_epoch=2)] is Code.NONE, "it takes the place of the one before"
+    world.memory.limit_bytes = world.memory.used_bytes - 1
+    assert world.answers[world.initialize(state_epoch=3)] is Code.NONE, "it takes no more than the one before"
+    assert world.refused(world.initialize(OTHER)) is Code.THROTTLING_QUOTA_EXCEEDED
 
 
 def test_a_batch_that_divides_another_takes_the_room_of_two() -> None:
@@ -665,6 +668,13 @@ def test_it_is_active_between_becoming_so_and_resigning() -> None:
     assert ShareCoordinator(0, ShareCoordinatorSettings()).is_active is False
     assert world.coordinator.is_active is True
     assert world.fail_over().is_active is False
+
+
+def test_without_a_bound_there_is_always_room() -> None:
+    coordinator = ShareCoordinator(0, ShareCoordinatorSettings())
+    coordinator.become_active(LeaderEpoch(1), Offset(1), now_ms=0, wall_ms=0)
+    coordinator.on_initialize(RequestId(1), KEY, state_epoch=1, start=Offset(0), is_known=True, now_ms=0, wall_ms=0)
+    assert list(coordinator.states) == [KEY]
 
 
 def test_updates_that_are_read_are_no_snapshots() -> None:
