@@ -226,6 +226,15 @@ def test_what_is_asked_of_a_group_is_done_in_its_order() -> None:
 
 
 @pytest.mark.usefixtures("in_pieces")
+def test_a_group_that_is_not_there_is_made_in_pieces_too() -> None:
+    world = Sharers(AT_ONCE)
+    altered = world.alter({"t": {0: 7}})
+    assert altered not in world.answers
+    world.pass_ms(0)
+    assert world.altered(altered) == {("t", 0): Code.NONE}
+
+
+@pytest.mark.usefixtures("in_pieces")
 def test_other_groups_do_not_wait() -> None:
     world = Sharers(AT_ONCE, topics={"t": 4, **dict.fromkeys(named(500), 1)}, answers_at_once=False)
     long = world.alter({name: {0: 1} for name in named(500)}, group_id="long")

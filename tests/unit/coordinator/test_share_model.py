@@ -18,7 +18,7 @@ from support.fixtures.coordinated_share import (
     change,
 )
 from tidelog.base.errors import Code, KafkaError
-from tidelog.base.ids import Offset
+from tidelog.base.ids import Offset, TopicId
 from tidelog.coordinator.share.state import RecordedShareStates
 from tidelog.share.key import ShareKey
 from tidelog.share.state import StateBatch
@@ -191,4 +191,8 @@ def check(world: CoordinatedShare, oracle: Oracle) -> None:
     assert read.record_count == sum(1 + one.update_count for one in world.states.values())
     assert read.size_bytes == world.memory.used_bytes
     assert read.clone().states == read.states
+    by_topic: dict[TopicId, dict[ShareKey, None]] = {}
+    for key in world.states:
+        by_topic.setdefault(key.topic_id, {})[key] = None
+    assert read.by_topic == by_topic
     assert world.coordinator.redundant_before <= Offset(world.committed_end)
