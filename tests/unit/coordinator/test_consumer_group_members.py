@@ -148,6 +148,15 @@ def test_without_metadata_nobody_is_assigned_anything() -> None:
     assert world.refused(request) == Code.COORDINATOR_LOAD_IN_PROGRESS
 
 
+def test_a_change_of_one_topic_is_none_of_others() -> None:
+    world = Consumers(AT_ONCE, topics={"t": 1, "u": 1})
+    known = world.consumers.members.known
+    world.make(t=2)
+    assert [known.may_differ((name,), world.version - 1) for name in "tu"] == [True, False]
+    world.tell(has_moved=True)
+    assert [known.may_differ((name,), world.version - 1) for name in "tu"] == [True, True]
+
+
 def test_without_metadata_nobody_is_put_out() -> None:
     world = Consumers(AT_ONCE)
     world.enter("a")

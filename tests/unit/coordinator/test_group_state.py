@@ -240,6 +240,27 @@ def test_who_joins_is_told_to_assign_if_it_leads() -> None:
     assert [one.member_id for one in answer.members] == [answer.member_id]
 
 
+@pytest.mark.parametrize(("api_version", "is_required"), [(3, False), (4, True), (5, True)])
+def test_who_joins_without_an_id_is_to_come_back_with_one_since_version_4(api_version: int, is_required: bool) -> None:
+    world = Coordinated()
+    join = world.join(api_version=api_version)
+    assert (join in world.answers) == is_required
+    if is_required:
+        assert world.taken(join, JoinGroupResponse).error_code == Code.MEMBER_ID_REQUIRED
+
+
+def test_who_waits_for_its_part_and_is_put_out_is_told_so() -> None:
+    world = Coordinated()
+    joins = [world.join(api_version=3, client_id=name) for name in ("a", "b")]
+    world.pass_ms(6_000)
+    answers = [world.taken(join, JoinGroupResponse) for join in joins]
+    (follower,) = [one.member_id for one in answers if one.leader != one.member_id]
+    sync = world.sync(follower, 1)
+    assert sync not in world.answers
+    world.leave((follower, None))
+    assert world.refused(sync) == Code.UNKNOWN_MEMBER_ID
+
+
 def test_a_group_is_there_by_its_members_or_by_its_offsets() -> None:
     world = Coordinated()
     for group_id, code in (("g", Code.GROUP_ID_NOT_FOUND), ("h", Code.GROUP_ID_NOT_FOUND)):

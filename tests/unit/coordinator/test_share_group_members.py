@@ -227,6 +227,22 @@ def test_members_have_a_whole_session_after_a_failover() -> None:
 # Other kinds of groups.
 
 
+def test_share_groups_are_listed_by_their_type_and_state() -> None:
+    world = world_of("a")
+
+    def listed(states: list[str], types: list[str]) -> list[tuple[str, str, str, str]]:
+        request_id = world.request_id()
+        world.coordinator.on_list_groups(request_id, states, types, now_ms=world.now_ms, wall_ms=world.wall_ms)
+        world.drive()
+        answer = world.taken(request_id, tuple)
+        return [(one.group_id, one.protocol_type, one.group_state, one.group_type) for one in answer]
+
+    (group_id,) = world.shares.groups
+    for states, types in (([], []), (["stable"], ["SHARE"]), ([], ["classic", "share"])):
+        assert listed(states, types) == [(group_id, "share", "Stable", "share")]
+    assert listed(["Empty"], []) == listed([], ["consumer"]) == []
+
+
 def test_other_kinds_of_members_find_no_group_of_theirs() -> None:
     world = world_of("a")
     assert world.refused(world.join()) == Code.INCONSISTENT_GROUP_PROTOCOL
