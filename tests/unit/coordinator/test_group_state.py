@@ -7,8 +7,16 @@ import pytest
 from support.fixtures.coordinated import WALL_START_MS, Coordinated, subscription
 from tidelog.base.errors import Code, InvariantBrokenError, KafkaError
 from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.consumer_group_records import (
+    ClassicMemberMetadata,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
 from tidelog.coordinator.groups.group import GROUP_BYTES, TRANSITIONS, Change, Group, GroupState, restored
 from tidelog.coordinator.groups.member import MEMBER_BYTES, Member
+from tidelog.coordinator.groups.records import GroupMetadataValue, OffsetCommitValue
+from tidelog.coordinator.groups.share_group_records import ShareGroupTargetAssignmentMetadataValue
 from tidelog.coordinator.memory import CoordinatorMemory
 from tidelog.journal import RequestId
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
@@ -18,6 +26,7 @@ from tidelog.wire.messages.api_47_offset_delete import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
+from tidelog.wire.primitives import ZERO_UUID
 
 RETENTION_MS = 500
 
@@ -216,6 +225,21 @@ def test_a_group_is_restored_as_it_was_recorded() -> None:
     assert fresh.is_forgettable
     fresh.add_pending("p")
     assert not fresh.is_forgettable
+
+
+def test_what_a_record_does_not_say_is_not_known() -> None:
+    """Kafka's records of before have fewer fields."""
+    offset = OffsetCommitValue(offset=1, commit_timestamp=2)
+    assert (offset.leader_epoch, offset.metadata, offset.expire_timestamp) == (-1, "", -1)
+    assert offset.topic_id == ZERO_UUID
+    group = GroupMetadataValue(protocol_type="consumer", generation=1, members=[])
+    assert (group.protocol, group.leader, group.current_state_timestamp) == (None, None, -1)
+    assert ClassicMemberMetadata().session_timeout_ms == 0
+    assert ConsumerGroupMetadataValue(epoch=1).metadata_hash == 0
+    assert ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=1).assignment_timestamp == 0
+    assert ShareGroupTargetAssignmentMetadataValue(assignment_epoch=1).assignment_timestamp == 0
+    member_value = ConsumerGroupMemberMetadataValue(client_id="c", client_host="h")
+    assert (member_value.rebalance_timeout_ms, member_value.server_assignor) == (-1, None)
 
 
 # What is told of it.

@@ -196,6 +196,8 @@ def test_states_are_asked_for_begun_lost_and_ended() -> None:
     assert [set(states.of_topic(one)) for one in (T, U, V)] == [{0, 1, 2}, {0}, set()]
     states = made(states.not_begun(ids((T, 0), (T, 1), (T, 3)), Pace()))
     assert told(states) == ({"t": {2}}, {"t": {0}, "uu": {0}}, set())
+    for change in (states.begun, states.not_begun, states.lost):
+        assert made(change(ids((T, 9)), Pace())) == states, "of what is not there, nothing becomes"
     states = made(states.begun(ids((T, 2)), Pace()))
     assert told(states) == ({}, {"t": {0, 2}, "uu": {0}}, set())
     assert [set(states.assignable_of(one)) for one in (T, V)] == [{0, 2}, set()]

@@ -12,6 +12,7 @@ from tidelog.coordinator.groups.share import group_states
 from tidelog.coordinator.groups.share.recorded import member_tombstones
 from tidelog.coordinator.groups.share.requests import DeleteStates, InitializeStates, LookForStates, RaiseStates
 from tidelog.coordinator.groups.share.settings import ShareGroupSettings
+from tidelog.wire.messages.api_92_delete_share_group_offsets import DeleteShareGroupOffsetsResponse
 
 AT_ONCE = GroupSettings(share=ShareGroupSettings(assignment_interval_ms=0))
 
@@ -298,6 +299,15 @@ def test_a_topic_is_forgotten_and_begun_anew() -> None:
     world.share("b", "t")
     world.share_on("b")
     assert world.reads("b") == {"t": {0, 1}}
+
+
+def test_it_is_told_why_there_is_nothing_to_forget() -> None:
+    world = Sharers(AT_ONCE, topics={"t": 1, "u": 1})
+    world.alter({"t": {0: 1}})
+    answer = world.taken(world.forget("u", "x"), DeleteShareGroupOffsetsResponse)
+    told = {row.topic_name: row.error_message or "" for row in answer.responses}
+    assert told["u"].endswith("has read nothing of u")
+    assert told["x"] == "there is no topic x"
 
 
 def test_what_is_not_deleted_can_be_asked_for_again() -> None:
