@@ -285,6 +285,16 @@ def test_who_waits_for_its_part_and_is_put_out_is_told_so() -> None:
     assert world.refused(sync) == Code.UNKNOWN_MEMBER_ID
 
 
+def test_a_member_that_knows_its_id_stays_though_its_connection_ends() -> None:
+    world = Coordinated()
+    join = world.join(api_version=3)
+    world.pass_ms(3_000)
+    member_id = world.taken(join, JoinGroupResponse).member_id
+    world.coordinator.on_disconnected(join, now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.drive()
+    assert list(world.coordinator.groups["g"].members) == [member_id]
+
+
 def test_a_group_is_there_by_its_members_or_by_its_offsets() -> None:
     world = Coordinated()
     for group_id, code in (("g", Code.GROUP_ID_NOT_FOUND), ("h", Code.GROUP_ID_NOT_FOUND)):

@@ -12,6 +12,7 @@ from tidelog.coordinator.groups.share import group_states
 from tidelog.coordinator.groups.share.recorded import member_tombstones
 from tidelog.coordinator.groups.share.requests import DeleteStates, InitializeStates, LookForStates, RaiseStates
 from tidelog.coordinator.groups.share.settings import ShareGroupSettings
+from tidelog.coordinator.groups.share.states import STATE_BYTES, TOPIC_BYTES
 from tidelog.wire.messages.api_92_delete_share_group_offsets import DeleteShareGroupOffsetsResponse
 
 AT_ONCE = GroupSettings(share=ShareGroupSettings(assignment_interval_ms=0))
@@ -299,6 +300,19 @@ def test_a_topic_is_forgotten_and_begun_anew() -> None:
     world.share("b", "t")
     world.share_on("b")
     assert world.reads("b") == {"t": {0, 1}}
+
+
+@pytest.mark.parametrize("missing_bytes", [0, 1])
+def test_an_alteration_finds_room_to_the_last_byte(missing_bytes: int) -> None:
+    world = Sharers(AT_ONCE, topics={"t": 2})
+    assert world.altered(world.alter({"t": {0: 1}})) == {("t", 0): Code.NONE}
+    more_bytes = TOPIC_BYTES + STATE_BYTES + len("t")  # it is begun anew beside what is there
+    world.memory.limit_bytes = world.memory.used_bytes + more_bytes - missing_bytes
+    again = world.alter({"t": {0: 2}})
+    if missing_bytes:
+        assert world.refused(again) == Code.GROUP_MAX_SIZE_REACHED
+    else:
+        assert world.altered(again) == {("t", 0): Code.NONE}
 
 
 def test_it_is_told_why_there_is_nothing_to_forget() -> None:
