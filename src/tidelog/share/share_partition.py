@@ -377,7 +377,7 @@ class SharePartition:
         if it were there.
         """
         for run in self.in_flight.runs:
-            if run.member_id == member_id and run.outcome is None:
+            if run.state is ACQUIRED and run.member_id == member_id and run.outcome is None:
                 self._release(run, self._released(run))
         self.in_flight.drop_done()
 

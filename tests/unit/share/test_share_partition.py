@@ -795,3 +795,23 @@ def test_acknowledgements_of_what_is_not_in_flight_are_looked_at_together(offset
     assert executed_lines(lambda: say() if not offset else None) < STEP_LINES_MAX
     led.take()
     assert led.answers == ({} if offset else {1: Code.NONE})
+
+
+def test_a_member_without_a_name_has_nothing_of_what_nobody_has() -> None:
+    """Records that are done or available are nobody's: their member is empty, as a client may say that it is."""
+    led = Led()
+    assert led.fetch() == [(0, 9, 1)]
+    led.say(1, 9, ACCEPT)
+    led.keep()
+    led.machine.on_member_left("")
+    led.take()
+    assert led.writing is None
+    assert not led.has_released
+    with pytest.raises(KafkaError) as refused:
+        led.say(1, 9, RELEASE, member="")
+    assert refused.value.code is Code.INVALID_RECORD_STATE
+    led.say(0, 0, RELEASE)
+    led.keep()
+    with pytest.raises(KafkaError):
+        led.say(0, 0, ACCEPT, member="")
+    assert led.fetch(is_strict=True, records_max=1) == [(0, 0, 2)]
