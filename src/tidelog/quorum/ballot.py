@@ -30,7 +30,7 @@ class Ballot:
         return not voters.is_majority(set(voters.ids) - self.refused)
 
     def clone(self) -> Ballot:
-        copy = Ballot(BrokerId(-1))
+        copy = Ballot.__new__(Ballot)
         copy.granted, copy.refused = self.granted.copy(), self.refused.copy()
         return copy
 

@@ -205,8 +205,7 @@ class Elections:
         if isinstance(answer, VoteAnswer) and self._ballot is not None:
             is_granted = answer.code is Code.NONE and answer.is_granted
             self._ballot.on_answered(voter, is_granted=is_granted)
-            is_leader = answer.leader_id == voter == standing.leader_id
-            if is_leader and not is_granted and standing.role is Role.PROSPECTIVE:
+            if answer.leader_id == voter == standing.leader_id:
                 self.note_leader_contact(now_ms)  # it says so itself
         elif answer.code is not Code.NONE and self.outstanding is not None:
             self.outstanding.put_off(voter, now_ms)
@@ -227,7 +226,7 @@ class Elections:
     def on_disk_done(self, now_ms: int) -> None:
         """While our disk was at work we asked for nothing: the leader could not be heard."""
         if self.standing.role is Role.FOLLOWER and not self.standing.is_leader_lost:
-            self._campaign_ms = max(self._campaign_ms, now_ms + self._settings.fetch_timeout_ms)
+            self._campaign_ms = now_ms + self._settings.fetch_timeout_ms
 
     def on_voters_changed(self) -> None:
         """Another set counts: who was removed for good tries no more."""

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.base.ports import Rng
 from tidelog.quorum import (
     Answer,
     EpochAnswer,
@@ -82,6 +83,25 @@ def served(
     )
 
 
+class Drawn:
+    """What is random is always the least that it may be, or always the most."""
+
+    def __init__(self, *, is_most: bool) -> None:
+        self._is_most = is_most
+
+    def random(self) -> float:
+        return 0.0
+
+    def randrange(self, start: int, stop: int) -> int:
+        return stop - 1 if self._is_most else start
+
+    def uuid(self) -> UUID:
+        return UUID(int=0)
+
+
+LEAST, MOST = Drawn(is_most=False), Drawn(is_most=True)
+
+
 class OneNode:
     """A node, and what it owed so far. The clock is at `now_ms`; what is to be saved is, at once."""
 
@@ -96,8 +116,10 @@ class OneNode:
         snapshot: SnapshotId | None = None,
         state: QuorumState | None = None,
         directory_id: UUID | None = None,
+        rng: Rng | None = None,
+        now_ms: int = 0,
     ) -> None:
-        self.now_ms = 0
+        self.now_ms = now_ms
         self.lineage = LeaderEpochLineage((LeaderEpoch(epoch), Offset(start)) for epoch, start in lineage)
         self.saved = state
         self.node = QuorumNode(
@@ -106,8 +128,8 @@ class OneNode:
             state,
             QuorumLog(Offset(log_start), Offset(log_end), self.lineage, snapshot),
             settings=SETTINGS,
-            rng=SeededRng(number),
-            now_ms=0,
+            rng=SeededRng(number) if rng is None else rng,
+            now_ms=now_ms,
         )
         self.ready = self.node.take_ready()
         self._ticket = 0

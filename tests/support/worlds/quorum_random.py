@@ -18,12 +18,20 @@ LOSSES = 0.02
 PAUSES_MS = (0, 1, 5, 20, 200, 1_000, 3_000)
 
 
-def play(seed: int, steps: int = STEPS, *, has_directories: bool = False, is_configured: bool = False) -> QuorumWorld:
+def play(
+    seed: int,
+    steps: int = STEPS,
+    *,
+    has_directories: bool = False,
+    is_configured: bool = False,
+    copies_nodes: bool = False,
+) -> QuorumWorld:
     """One life. It ends well: all come back, one leads, and a last record gets everywhere.
 
     Args:
         has_directories: voters are added and removed as well.
         is_configured: so they are, once the voters of the settings were put into the log.
+        copies_nodes: after every event a copy of the node goes on in its place.
     """
     rng = Random(seed)
     conditions = Conditions(
@@ -32,6 +40,7 @@ def play(seed: int, steps: int = STEPS, *, has_directories: bool = False, is_con
         drop=rng.choice([0.0, 0.0, 0.02, 0.2]),
         duplicate=rng.choice([0.0, 0.1]),
         sends_high_watermark=rng.random() < 0.8,
+        copies_nodes=copies_nodes,
     )
     voters, observers = rng.choice([1, 3, 3, 3, 5]), rng.choice([0, 0, 1, 2])
     world = QuorumWorld(

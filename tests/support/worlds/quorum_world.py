@@ -67,6 +67,7 @@ class Conditions:
         sends_pre_votes: else whoever tries takes an epoch at once (before KIP-996).
         compares_epochs: a log that lies beside a snapshot when a node starts goes on from it if it has its last record;
             else if it only reaches as far.
+        copies_nodes: after every event a copy of the node goes on in its place.
     """
 
     delay_ms: tuple[int, int] = (1, 1)
@@ -77,6 +78,7 @@ class Conditions:
     sends_high_watermark: bool = True
     sends_pre_votes: bool = True
     compares_epochs: bool = True
+    copies_nodes: bool = False
 
 
 class Sent(NamedTuple):
@@ -114,6 +116,7 @@ class Machine:
         self.told_at: dict[int, int] = {}  # when each high watermark came here
         self._arrived: dict[int, tuple[Record, ...]] = {}
         self._tick_ms: int | None = None
+        self._left: tuple[QuorumNode, object] | None = None  # whom a copy took the place of, and its key
 
     @property
     def id(self) -> BrokerId:
@@ -177,6 +180,8 @@ class Machine:
 
     def pump(self) -> None:
         """Do what is owed, in its order, until nothing is."""
+        if self.world.conditions.copies_nodes:
+            self._go_on_as_copy()
         node = self.node
         while node is not None and node is self.node:
             ready = node.take_ready()
@@ -202,6 +207,20 @@ class Machine:
         self.world.check(self)
         self._schedule_tick()
 
+    def _go_on_as_copy(self) -> None:
+        """A copy takes the place of the node, which nothing that happens to the copy must change."""
+        node = self.node
+        if node is None:
+            return
+        if self._left is not None:
+            left, key = self._left
+            assert left.canonical_key() == key, "what happened to a copy changed what it is a copy of"
+        node.clone().take_ready()  # which takes nothing from the node
+        lineage = self.lineage.clone()
+        copy, key = node.clone(lineage), node.canonical_key()
+        assert copy.canonical_key() == key
+        self.node, self.lineage, self._left = copy, lineage, (node, key)
+
     def propose(self, value: object) -> int:
         """Append a record as the leader; returns its offset."""
         node = self.node
@@ -223,7 +242,7 @@ class Machine:
         self.pump()
 
     def on_request(self, ticket: int, message: PeerRequest) -> None:
-        node, now_ms = self.node, self.world.now_ms
+        node, now_ms, incarnation = self.node, self.world.now_ms, self.incarnation
         assert node is not None
         if isinstance(message, VoteRequested):
             node.on_vote_request(ticket, message, now_ms)
@@ -234,8 +253,11 @@ class Machine:
         else:
             node.on_fetch_request(ticket, message, now_ms)
         self.pump()
+        node = self.node
+        if node is None or self.incarnation != incarnation:
+            return
         is_probe = isinstance(message, QuorumFetch) and message.fetch_offset == PROBE_OFFSET
-        if is_probe and node is self.node and node.is_active and node.high_watermark == node.log.log_end_offset:
+        if is_probe and node.is_active and node.high_watermark == node.log.log_end_offset:
             self.propose("nothing")
 
     def on_answer(self, number: int, answer: Answer, records: tuple[Record, ...]) -> None:
@@ -278,10 +300,10 @@ class Machine:
         incarnation = self.incarnation
 
         def replace_log() -> None:
-            if self.incarnation == incarnation:
+            if self.incarnation == incarnation and self.node is not None:
                 self._start_at(snapshot, records)
-                node.on_snapshot_loaded(snapshot, self.world.now_ms)
-                self._publish_voters(node)
+                self.node.on_snapshot_loaded(snapshot, self.world.now_ms)
+                self._publish_voters(self.node)
                 self.pump()
 
         self.world.after(self.world.draw(self.world.conditions.sync_ms), replace_log)
