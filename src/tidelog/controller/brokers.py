@@ -89,7 +89,7 @@ def decide_register_broker(
         broker.broker_id,
         TopicRules(metadata, settings),
         is_lost=is_lost,
-        directories=broker.log_dirs or None,
+        directories=broker.log_dirs,
         partitions=scan.portion(metadata, settings.partition_changes_max),
     )
     changes = tuple(islice(all_changes, settings.partition_changes_max))

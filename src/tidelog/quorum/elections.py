@@ -242,8 +242,6 @@ class Elections:
 
     def resign(self, preferred: tuple[ReplicaKey, ...], now_ms: int) -> None:
         """Lead no more, and say so to whoever votes: the first of `preferred` should be next."""
-        standing = self.standing
-        standing.ended = (standing.leader_epoch, standing.key.node_id)
         self._preferred = preferred
         self._move(RoleCause.RESIGNS)
         self._begin_requests((key.node_id for key in preferred), now_ms, self._settings.fetch_timeout_ms // 2)

@@ -139,7 +139,7 @@ class LeaderState:
         if older is not None:
             self._replies.append(QuorumReply(older.ticket, self._answer(older.fetch, is_judged=older.is_judged)))
         self._note_contact(key, now_ms)
-        deadline_ms = now_ms + max(fetch.wait_ms_max, 0)
+        deadline_ms = now_ms + fetch.wait_ms_max
         if self.epoch_start is None:
             self._park(key, Parked(ticket, fetch, deadline_ms, is_judged=False))
         else:
@@ -244,7 +244,7 @@ class LeaderState:
 
     def _commit(self) -> None:
         """What a majority has on disk is committed, once that includes a record of this epoch."""
-        if self.epoch_start is None or not self.voters.voters:
+        if self.epoch_start is None:
             return
         ends = sorted((self._end_of(voter) for voter in self.voters.voters), reverse=True)
         held_by_majority = ends[self.voters.majority_size - 1]

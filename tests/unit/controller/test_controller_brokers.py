@@ -15,6 +15,8 @@ from tidelog.controller import (
     METADATA_VERSION,
     PRODUCER_ID_BLOCK_SIZE,
     BrokerChange,
+    ControllerSettings,
+    ControllerState,
 )
 from tidelog.journal import Decision, Journal
 from tidelog.metadata import RegisteredEndpoint
@@ -279,3 +281,31 @@ def test_leaders_are_in_sync_and_alive_and_every_leadership_has_its_own_epoch(da
     for offset, value in cluster.log:
         recovered.replay(decode_record(value), Offset(offset))
     assert recovered.committed.metadata.image(None) == cluster.image
+
+
+def test_a_controller_that_knows_no_cluster_id_lets_every_broker_register() -> None:
+    state = ControllerState(ControllerSettings(cluster_id=None))
+    stranger = replace(Cluster().registration(ONE), cluster_id=ClusterId("B" * 22))
+    assert len(state.decide_register_broker(stranger, next_offset=Offset(0)).records) == 1
+
+
+def test_the_incarnation_that_is_meant_is_unregistered_and_no_other_one() -> None:
+    cluster = Cluster()
+    cluster.start(ONE)
+    old = cluster.epochs[ONE]
+    cluster.register(ONE)
+    assert cluster.state.decide_unregister_broker(ONE, old).records == ()
+    cluster.run(cluster.state.decide_unregister_broker(ONE, cluster.epochs[ONE]))
+    assert ONE not in cluster.image.brokers
+    assert cluster.state.decide_unregister_broker(ONE, old).records == (), "it is gone already"
+
+
+def test_who_is_unregistered_is_eligible_to_lead_until_it_comes_back_without_its_log() -> None:
+    cluster = Cluster()
+    cluster.start(ONE, TWO)
+    cluster.write(ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2"))
+    cluster.create("a", [ONE, TWO])
+    cluster.run(cluster.state.decide_unregister_broker(ONE))
+    assert cluster.partition("a").eligible_leader_replicas == (ONE,)
+    cluster.register(ONE)
+    assert cluster.partition("a").eligible_leader_replicas == ()

@@ -211,6 +211,42 @@ def test_a_resource_named_twice_is_refused_both_times() -> None:
     assert [one.code for one in decision.reply] == [Code.INVALID_REQUEST] * 2
 
 
+def test_what_is_named_twice_is_called_by_its_name() -> None:
+    asked = [ConfigsToAlter(one, []) for one in (TOPIC, TOPIC, ALL_BROKERS, ALL_BROKERS)]
+    told = cluster().decide_alter_configs(asked).reply
+    assert "the request names topic 't' more than once" in (told[0].message or "")
+    assert "the request names what all brokers share more than once" in (told[2].message or "")
+
+
+def test_a_request_changes_so_many_settings_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.controller.configs.CONFIG_CHANGES_PER_REQUEST_MAX", 3)
+    two = ConfigsToAlter(TOPIC, [ConfigChange(name, SET, "10") for name in ("retention.ms", "segment.ms")])
+    asked = [two, ConfigsToAlter(BROKER, [ConfigChange("log.retention.ms", SET, "10")])]
+    assert len(cluster().decide_alter_configs(asked).records) == 3
+    asked += [ConfigsToAlter(ALL_BROKERS, [ConfigChange("log.retention.ms", SET, "10")])]
+    decision = cluster().decide_alter_configs(asked)
+    assert decision.records == ()
+    assert [one.code for one in decision.reply] == [Code.POLICY_VIOLATION] * 3
+
+
+def test_how_many_need_to_be_in_sync_is_written_for_all_brokers_or_for_a_topic() -> None:
+    state = cluster({"min.insync.replicas": "2"})
+    change(state, TOPIC, ("retention.ms", SET, "6"))
+    assert own(state, TOPIC) == {"retention.ms": "6"}, "what the file says is no setting of the topic"
+    change(state, ALL_BROKERS, ("log.retention.ms", SET, "6"))
+    assert own(state, ALL_BROKERS) == {"log.retention.ms": "6", "min.insync.replicas": "2"}
+    assert change(state, BROKER, ("min.insync.replicas", SET, "1")).code is Code.INVALID_REQUEST
+
+
+def test_a_list_of_the_controllers_own_broker_grows_on_top_of_its_file_and_that_of_another_does_not() -> None:
+    state = cluster({"log.cleanup.policy": "compact"})
+    other = BrokerToRegister(BrokerId(2), UUID(int=2), (RegisteredEndpoint("PLAINTEXT", "h", 9092),))
+    apply(state, state.decide_register_broker(other, next_offset=Offset(9)).records)
+    for resource, result in ((BROKER, "compact,delete"), (ResourceKey(ResourceType.BROKER, "2"), "delete")):
+        assert change(state, resource, ("log.cleanup.policy", APPEND, "delete")).code is Code.NONE
+        assert own(state, resource) == {"log.cleanup.policy": result}
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "code"),
     [

@@ -28,7 +28,7 @@ from tidelog.controller import (
     Heartbeat,
     TopicToCreate,
 )
-from tidelog.controller.directory_assignments import ReplicaInDirectory
+from tidelog.controller.directory_assignments import ReplicaInDirectory, pieces_to_assign
 from tidelog.controller.leaders import LOST_DIRECTORY, lies_online
 from tidelog.journal import Decision
 from tidelog.metadata import PartitionImage, RegisteredEndpoint
@@ -323,3 +323,32 @@ def test_who_was_the_last_in_sync_is_not_elected_once_it_is_lost(level: int) -> 
 
 def test_other_reserved_ids_are_no_directories() -> None:
     assert Cluster().assign((0, UUID(int=1)), (1, UUID(int=99))) == (Code.INVALID_REQUEST, Code.INVALID_REQUEST)
+
+
+def test_a_long_request_is_decided_in_portions_and_an_empty_one_in_one() -> None:
+    settings = ControllerSettings(cluster_id=None, partition_changes_max=2)
+    replicas = [ReplicaInDirectory(TopicId(UUID(int=7)), PartitionIndex(index), A) for index in range(5)]
+    assert list(pieces_to_assign(settings, replicas)) == [replicas[:2], replicas[2:4], replicas[4:]]
+    assert list(pieces_to_assign(settings, [])) == [[]]
+
+
+def test_a_replica_that_is_lost_for_the_second_time_leaves_again() -> None:
+    cluster = Cluster()
+    cluster.assign((0, LOST_DIRECTORY))
+    assert cluster.partition().isr == (TWO,)
+    cluster.state.apply(PartitionChangeRecord(topic_id=cluster.topic_id, partition_id=0, isr=[ONE, TWO]))
+    cluster.assign((0, LOST_DIRECTORY))
+    assert cluster.partition().isr == (TWO,)
+
+
+def test_a_directory_that_fails_costs_nothing_of_what_other_brokers_have() -> None:
+    cluster = Cluster()
+    new = TopicToCreate("others", assignments=((0, (TWO,)),))
+    cluster.run(cluster.state.decide_create_topics([new], rng=Others()))
+    topic_id = cluster.state.metadata.topics_by_name["others"].topic_id
+    lies = ReplicaInDirectory(topic_id, PartitionIndex(0), UUID(int=1_003))
+    cluster.run(cluster.state.decide_assign_directories(TWO, cluster.epochs[TWO], [lies]))
+    before = cluster.state.metadata.topics_by_name["others"].partitions[0]
+    assert before.directories == (lies.directory_id,)
+    cluster.fail(A)
+    assert cluster.state.metadata.topics_by_name["others"].partitions[0] == before

@@ -322,6 +322,32 @@ def test_an_unsafe_downgrade_takes_out_what_the_lower_level_cannot_say() -> None
     assert cluster.partition("gone").leader == TWO
 
 
+@pytest.mark.parametrize(
+    ("level", "lower", "kept"), [(27, 20, (DIRECTORY,)), (20, 16, ()), (27, 16, ())], ids=["eligible", "dirs", "both"]
+)
+def test_a_downgrade_takes_out_only_what_the_lower_level_cannot_say(
+    level: int, lower: int, kept: tuple[UUID, ...]
+) -> None:
+    cluster = at(level, ONE)
+    cluster.create("a", [ONE])
+    before = cluster.partition("a")
+    assert before.directories == (DIRECTORY,)
+    rewritten = [] if kept else [PartitionChangeRecord]
+    records = batch_of(cluster, FeatureToUpdate(NAME, lower, UNSAFELY))
+    assert [type(record) for record in records] == [*rewritten, FeatureLevelRecord]
+    update(cluster, FeatureToUpdate(NAME, lower, UNSAFELY))
+    assert cluster.partition("a").directories == kept
+    assert leadership(cluster.partition("a")) == leadership(before)
+
+
+def test_who_is_there_keeps_its_seat_once_there_are_words_for_those_who_are_not() -> None:
+    cluster = at(22, ONE, TWO, THREE)
+    cluster.create("a", [ONE, TWO, THREE])
+    before = cluster.partition("a")
+    update(cluster, FeatureToUpdate(NAME, 27))
+    assert cluster.partition("a") == before
+
+
 # Eligible leaders, a feature of their own.
 
 
@@ -504,7 +530,9 @@ def test_a_controller_that_cannot_follow_holds_all_back_however_it_is_known() ->
     )
     told = QuorumControllers((ONE, BrokerId(9)))
     for of_quorum in (told, QuorumControllers((ONE,), (BrokerId(9),))):
-        assert (ask(cluster, of_quorum, up).message or "").startswith(says)
+        refused = ask(cluster, of_quorum, up)
+        assert refused.code is Code.INVALID_UPDATE_VERSION
+        assert (refused.message or "").startswith(says)
     assert ask(cluster, QuorumControllers((ONE,)), up).code == Code.NONE, "it left the quorum"
     upgraded = replace(told, registered={BrokerId(9): controller(9)})
     assert ask(cluster, upgraded, up).code == Code.NONE, "what it told last counts"
@@ -513,8 +541,9 @@ def test_a_controller_that_cannot_follow_holds_all_back_however_it_is_known() ->
 def test_a_voter_that_nobody_knows_holds_a_level_back_and_no_downgrade() -> None:
     cluster = at(27, ONE)
     told = QuorumControllers((ONE, BrokerId(9)))
-    message = ask(cluster, told, FeatureToUpdate("group.version", 1)).message or ""
-    assert "controller 9 votes and has not registered, so what it can work at is not known" in message
+    refused = ask(cluster, told, FeatureToUpdate("group.version", 1))
+    assert refused.code is Code.INVALID_UPDATE_VERSION
+    assert "controller 9 votes and has not registered, so what it can work at is not known" in (refused.message or "")
     assert ask(cluster, told, FeatureToUpdate(NAME, 25, SAFELY)).code == Code.NONE
     assert ask(cluster, told, FeatureToUpdate(NAME, 27)).code == Code.NONE, "that is no change"
     own = replace(cluster.state.settings, node_id=BrokerId(9))

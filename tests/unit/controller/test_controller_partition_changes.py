@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.base.errors import Code, KafkaError
+from tidelog.base.errors import Code, InvariantBrokenError, KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicId
 from tidelog.controller.partition_changes import (
+    arrived,
     change_record,
     elected,
     elected_preferred,
@@ -94,6 +95,41 @@ def test_who_was_one_of_several_is_lost_though_fewer_are_enough_by_now() -> None
     assert standing(leave(down, TWO, min_insync=1, is_lost=True)) == ((), (), (ONE, TWO))
     both = partition((), None, eligible=(ONE, TWO))
     assert standing(leave(both, TWO, min_insync=1, is_lost=True)) == ((), (ONE,), (TWO,))
+
+
+def test_of_several_that_leave_those_that_hold_nothing_change_nothing() -> None:
+    left = without(partition((ONE,)), TWO, ONE, min_insync_replicas=1, is_active=alive(THREE))
+    assert left is not None
+    assert (left.leader, left.leader_epoch, left.partition_epoch) == (None, 4, 9)
+    assert standing(left) == ((), (ONE,), ())
+    assert without(partition((ONE,)), TWO, THREE, min_insync_replicas=1, is_active=alive(ONE)) is None
+
+
+def test_a_reassignment_is_done_once_all_that_shall_hold_it_are_in_sync_and_one_of_them_leads() -> None:
+    before = replace(partition(ALL, TWO), adding_replicas=(THREE,), removing_replicas=(ONE,))
+    done = arrived(before, before)
+    assert (done.replicas, done.isr, done.leader_epoch) == ((TWO, THREE), (TWO, THREE), 4)
+    assert (done.adding_replicas, done.removing_replicas) == ((), ())
+    for unfinished in (
+        replace(before, isr=(ONE, TWO)),
+        replace(before, leader=ONE),  # which is to go: an election comes first
+        replace(before, is_recovering=True),
+    ):
+        assert arrived(before, unfinished) is unfinished
+
+
+@pytest.mark.parametrize(
+    ("leader", "leader_epoch", "partition_epoch"),
+    [(TWO, 3, 9), (ONE, 5, 9), (ONE, 2, 9), (ONE, 3, 8), (ONE, 3, 10), (ONE, 4, 8)],
+)
+def test_a_record_moves_the_partition_epoch_by_one_and_the_leader_epoch_with_the_leader(
+    leader: BrokerId, leader_epoch: int, partition_epoch: int
+) -> None:
+    after = replace(
+        partition(ALL, leader), leader_epoch=LeaderEpoch(leader_epoch), partition_epoch=PartitionEpoch(partition_epoch)
+    )
+    with pytest.raises(InvariantBrokenError):
+        change_record(TOPIC, PartitionIndex(0), partition(), after)
 
 
 def test_nothing_is_decided_about_who_holds_nothing_that_counts() -> None:

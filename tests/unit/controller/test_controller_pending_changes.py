@@ -20,6 +20,7 @@ from tidelog.controller import (
     ConfigChange,
     ConfigsToAlter,
     ControllerState,
+    EarlyFence,
     ElectionType,
     Heartbeat,
     IsrChange,
@@ -350,6 +351,29 @@ def needing_fewer(cluster: Cluster) -> Portions:
         )
 
 
+def test_that_a_broker_shuts_down_is_said_once_however_many_portions_it_takes() -> None:
+    cluster = cluster_of(*[ALL] * COUNT)
+    cluster.begin_sessions()
+    before = len(cluster.log)
+    for decision, has_more in shutting_down(cluster):
+        if not has_more(cluster.run(decision)):
+            break
+    said = [one for one in decoded(cluster, before) if isinstance(one, BrokerRegistrationChangeRecord)]
+    assert [one.in_controlled_shutdown for one in said] == [1]
+    assert leaders(cluster) == [TWO] * COUNT
+
+
+def test_a_broker_that_shuts_down_gives_to_one_that_is_eligible_what_nobody_in_sync_can_take() -> None:
+    cluster = cluster_of([ONE, TWO], [ONE, TWO])
+    topic_id = TopicId(cluster.image.topics_by_name["a"].topic_id)
+    cluster.run(cluster.state.decide_alter_configs([needs("2")]))
+    cluster.write(PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=[ONE], eligible_leader_replicas=[TWO]))
+    cluster.write(PartitionChangeRecord(partition_id=1, topic_id=topic_id, isr=[ONE]))
+    cluster.begin_sessions()
+    cluster.hear(ONE, wants_shut_down=True)
+    assert leaders(cluster) == [TWO, ONE]
+
+
 def fencing_early(cluster: Cluster) -> Portions:
     suspicions, suspect = suspected(cluster)
     while True:
@@ -447,6 +471,19 @@ def test_an_early_fence_looks_again_where_another_broker_went_meanwhile(monkeypa
     while outcome.has_more:
         outcome = cluster.run(cluster.state.decide_fence_early(suspicions, suspect, now_ms=cluster.now_ms))
     assert not outcome.is_fenced, "nobody else could lead"
+
+
+def test_an_early_fence_that_looks_again_counts_each_partition_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early_fencing_module, "LOOKS_PER_HELD", 1)
+    cluster = cluster_of(*[ALL] * COUNT)
+    suspicions, suspect = suspected(cluster)
+    for _ in range(2):
+        assert cluster.run(cluster.state.decide_fence_early(suspicions, suspect, now_ms=cluster.now_ms)).has_more
+    cluster.fence(THREE)
+    outcome = EarlyFence(None, has_more=True)
+    while outcome.has_more:
+        outcome = cluster.run(cluster.state.decide_fence_early(suspicions, suspect, now_ms=cluster.now_ms))
+    assert outcome == EarlyFence(None, COUNT, is_fenced=True)
 
 
 def test_what_an_early_fence_moves_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from tidelog.controller import EarlyFence, Suspect, Suspicions
 from tidelog.controller.early_fencing import Doubt
 from tidelog.controller.sessions import SESSION_TIMEOUT_MS
 from tidelog.metadata.image import PartitionImage
-from tidelog.metadata.records import ConfigRecord
+from tidelog.metadata.records import BrokerRegistrationChangeRecord, ConfigRecord
 
 FOUR = BrokerId(4)
 TOPIC = 2
@@ -86,6 +86,16 @@ def test_where_nobody_else_can_lead_anything_nothing_is_done() -> None:
     end_offset = watched.cluster.journal.next_offset
     assert watched.refuse(watched.close(ONE)) == EarlyFence(Doubt.NO_OTHER)
     assert watched.cluster.journal.next_offset == end_offset
+
+
+def test_what_another_leads_that_is_about_to_go_has_a_leader_still() -> None:
+    watched = Watched([THREE, ONE])
+    in_shutdown = BrokerRegistrationChangeRecord(
+        broker_id=THREE, broker_epoch=watched.cluster.epochs[THREE], in_controlled_shutdown=1
+    )
+    watched.cluster.write(in_shutdown)
+    assert watched.refuse(watched.close(ONE)) == EarlyFence(None, 1, is_fenced=True)
+    assert leadership(watched.state()) == (THREE, 0, (THREE,))
 
 
 def test_it_never_elects_uncleanly_though_that_is_allowed() -> None:

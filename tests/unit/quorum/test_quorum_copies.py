@@ -106,6 +106,14 @@ def test_clocks_and_numbers_are_no_part_of_a_key(made: Callable[[], OneNode]) ->
     assert later.node.canonical_key() == one.node.canonical_key()
 
 
+def test_how_far_a_replica_is_is_part_of_the_leaders_key() -> None:
+    one = leader()
+    one.ask(fetch(4, 1, 0, 0, wait_ms=0))
+    before = one.node.canonical_key()
+    one.ask(fetch(4, 1, 1, 1, wait_ms=0))
+    assert one.node.canonical_key() != before
+
+
 def test_whom_an_ending_leader_prefers_is_part_of_its_key() -> None:
     def resigned(ahead: int) -> OneNode:
         one = leader()

@@ -12,6 +12,7 @@ from tidelog.quorum import (
     FetchAnswer,
     QuorumState,
     Role,
+    SnapshotId,
     VoteAnswer,
     VoteRequested,
 )
@@ -167,6 +168,48 @@ def test_while_the_disk_is_at_work_a_lost_connection_counts_all_the_same() -> No
     one.node.on_peer_closed(BrokerId(2), one.now_ms)
     assert one.is_in(Role.FOLLOWER)
     one.append(8)
+    assert one.is_in(Role.PROSPECTIVE)
+
+
+def test_the_disk_of_who_follows_nobody_makes_it_wait_no_longer() -> None:
+    one = follower(LEAST)
+    one.answer(served(3, 2, 6, end=8))
+    one.end(3, 2, 3, 4)
+    one.wait(90)
+    one.append(8)
+    assert took(one, Role.PROSPECTIVE) == 10
+
+
+def test_a_candidate_that_is_being_removed_tries_on_until_that_is_committed() -> None:
+    one = OneNode(voters=voter_set(1, 2, 3, version=1), lineage=((1, 0),), log_end=4)
+    one.wait_for(Role.PROSPECTIVE)
+    one.node.on_voters(voter_set(2, 3, version=1), one.now_ms, end_offset=Offset(4))
+    assert one.is_in(Role.PROSPECTIVE)
+
+
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_however_long_a_snapshot_takes_the_leader_has_its_time_afterwards(*, is_loaded: bool) -> None:
+    snapshot = SnapshotId(Offset(20), LeaderEpoch(3))
+    one = follower(MOST)
+    one.answer(served(3, 2, 6, snapshot=snapshot))
+    one.wait(60_000)
+    if is_loaded:
+        one.lineage.clear()
+        one.lineage.assign(snapshot.leader_epoch, snapshot.end_offset)
+        one.node.on_snapshot_loaded(snapshot, one.now_ms)
+    else:
+        one.node.on_snapshot_failed(one.now_ms)
+    assert one.is_in(Role.FOLLOWER)
+    assert took(one, Role.PROSPECTIVE) == 2_000
+
+
+def test_who_waited_for_its_disk_alone_tries_as_soon_as_that_is_done() -> None:
+    one = follower(LEAST)
+    one.answer(served(3, 2, 6, snapshot=SnapshotId(Offset(20), LeaderEpoch(3))))
+    one.end(3, 2, 3, 4)
+    one.wait(60_000)
+    assert one.is_in(Role.UNATTACHED)
+    one.node.on_snapshot_failed(one.now_ms)
     assert one.is_in(Role.PROSPECTIVE)
 
 

@@ -96,7 +96,8 @@ def test_a_snapshot_is_loaded_before_anything_else() -> None:
     one.wait(60_000)
     assert one.is_in(Role.FOLLOWER), "a long load is not the leader's silence"
     one.node.on_snapshot_failed(one.now_ms)
-    one.take()
+    assert not one.take().requests, "it is asked again a moment later"
+    assert one.node.next_deadline_ms() == one.now_ms + 20
     one.wait(20)
     one.answer(served(3, 2, 6, snapshot=snapshot))
     one.lineage.clear()
@@ -115,6 +116,36 @@ def test_an_answer_of_an_older_epoch_is_not_taken() -> None:
     assert (ready.append, ready.high_watermark, one.node.standing.leader_id) == (None, None, 3)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        served(2, 2, 6, high_watermark=6, end=9),
+        FetchAnswer(Code.UNKNOWN_LEADER_EPOCH, LeaderEpoch(2), None, Offset(6)),
+    ],
+)
+def test_a_leader_that_is_in_an_older_epoch_is_asked_again(answer: FetchAnswer) -> None:
+    """It lost what it had, or somebody else answers in its place."""
+    one = follower()
+    ready = one.answer(answer)
+    assert (ready.append, ready.high_watermark, one.node.standing.leader_id) == (None, None, 2)
+    assert not ready.requests
+    one.wait(20)
+    assert one.ready.requests[0].target == 2
+
+
+def test_an_observer_that_asks_others_for_its_leader_keeps_it_until_they_know_better() -> None:
+    one = follower(number=9)
+    one.fail()
+    while True:
+        one.wait(100)
+        if one.ready.requests[0].target != 2:
+            break
+        one.fail()
+    one.answer(FetchAnswer(Code.NOT_LEADER_OR_FOLLOWER, LeaderEpoch(3), None, Offset(6)))
+    assert one.is_in(Role.FOLLOWER)
+    assert one.node.standing.leader_id == 2
+
+
 def test_what_was_handed_out_is_done_though_the_epoch_is_another() -> None:
     one = follower()
     assert one.answer(served(3, 2, 6, end=9)).append is not None
@@ -125,12 +156,21 @@ def test_what_was_handed_out_is_done_though_the_epoch_is_another() -> None:
     assert (fetched.leader_epoch, fetched.fetch_offset) == (4, 9)
 
 
-def test_what_was_not_handed_out_is_forgotten() -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        served(3, 2, 6, end=9),
+        served(3, 2, 6, diverging=(1, 3)),
+        served(3, 2, 6, snapshot=SnapshotId(Offset(20), LeaderEpoch(3))),
+    ],
+    ids=["append", "truncation", "load"],
+)
+def test_what_was_not_handed_out_is_forgotten(answer: FetchAnswer) -> None:
     one = follower()
     asked = one.asked()[-1]
-    one.node.on_answered(asked.number, served(3, 2, 6, end=9), one.now_ms)
+    one.node.on_answered(asked.number, answer, one.now_ms)
     one.follow(4, 3)
-    assert one.ready.append is None
+    assert (one.ready.append, one.ready.truncation, one.ready.load) == (None, None, None)
     assert last_fetch_of(one).fetch_offset == 6
 
 
@@ -144,6 +184,27 @@ def test_a_voter_whose_fetch_fails_asks_its_leader_again() -> None:
     assert not one.ready.requests
     one.wait(20)
     assert one.ready.requests[0].target == 2
+
+
+def test_whose_fetches_fail_waits_a_little_longer_each_time_and_100_ms_at_most() -> None:
+    one = follower()
+    waited = []
+    for _ in range(7):
+        one.fail()
+        began = one.now_ms
+        while not one.ready.requests:
+            one.wait(10)
+        waited.append(one.now_ms - began)
+    assert waited == [20, 40, 60, 80, 100, 100, 100]
+
+
+def test_a_fetch_that_failed_and_is_sent_again_leaves_nothing_behind() -> None:
+    one = follower()
+    before = one.node.canonical_key()
+    one.fail()
+    assert one.node.canonical_key() != before
+    one.wait(20)
+    assert one.node.canonical_key() == before
 
 
 def test_an_observer_asks_one_voter_after_the_other_until_it_knows_who_leads() -> None:
@@ -227,6 +288,7 @@ def lineage_of(epochs: list[int]) -> LeaderEpochLineage:
 def test_a_log_knows_what_is_on_disk() -> None:
     log = QuorumLog(Offset(0), Offset(4), lineage_of([1, 1, 2, 2]))
     log.on_appended(Offset(8))
+    log.on_appended(Offset(8))
     assert not log.is_synced
     log.on_synced(Offset(6))
     log.on_synced(Offset(5))
@@ -243,6 +305,43 @@ def test_a_log_knows_what_is_on_disk() -> None:
     assert copy.canonical_key() == log.canonical_key()
     copy.lineage.assign(LeaderEpoch(9), Offset(8))
     assert copy.canonical_key() != log.canonical_key()
+
+
+@pytest.mark.parametrize("end", [4, 6, 8])
+def test_a_log_is_truncated_to_its_start_or_its_end_or_between(end: int) -> None:
+    log = QuorumLog(Offset(4), Offset(8), lineage_of([1] * 8), SnapshotId(Offset(4), LeaderEpoch(1)))
+    log.on_truncated(Offset(end))
+    assert (log.log_end_offset, log.synced_end_offset) == (end, end)
+    with pytest.raises(InvariantBrokenError):
+        log.on_truncated(Offset(3))
+
+
+def test_a_log_start_moves_up_to_the_log_end_with_its_snapshot() -> None:
+    log = QuorumLog(Offset(0), Offset(8), lineage_of([1] * 8))
+    snapshot = SnapshotId(Offset(8), LeaderEpoch(1))
+    log.on_log_start_moved(Offset(8), snapshot)
+    assert (log.log_start_offset, log.snapshot) == (8, snapshot)
+
+
+def test_what_was_not_ordered_is_never_reported() -> None:
+    one = follower()
+    with pytest.raises(InvariantBrokenError):
+        one.node.on_truncated(Offset(5), 0)
+    with pytest.raises(InvariantBrokenError):
+        one.node.on_snapshot_loaded(SnapshotId(Offset(20), LeaderEpoch(3)), 0)
+    with pytest.raises(InvariantBrokenError):
+        one.node.on_snapshot_failed(0)
+    with pytest.raises(InvariantBrokenError):
+        one.node.on_epoch_opened(Offset(6), 0)
+
+
+def test_a_truncation_never_reaches_what_was_committed_meanwhile() -> None:
+    one = follower()
+    one.answer(served(3, 2, 6, high_watermark=5))
+    one.answer(served(3, 2, 6, diverging=(2, 5)))
+    with pytest.raises(InvariantBrokenError, match="truncated to 4: committed"):
+        one.node.on_truncated(Offset(4), one.now_ms)
+    one.node.on_truncated(Offset(5), one.now_ms)
 
 
 def test_copies_of_a_node_are_independent() -> None:

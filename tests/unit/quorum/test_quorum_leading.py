@@ -8,12 +8,14 @@ from uuid import UUID
 import pytest
 
 from support.worlds.quorum_node import OneNode, fetch, key, served, voter_set
-from tidelog.base.errors import Code
+from tidelog.base.errors import Code, InvariantBrokenError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.quorum import (
     Answer,
     EpochAnswer,
+    EpochEnded,
     FetchAnswer,
+    QuorumFetch,
     QuorumState,
     ReplicaDescription,
     ReplicaKey,
@@ -194,6 +196,14 @@ def test_of_two_processes_with_the_id_of_a_configured_voter_one_counts_as_long_a
     assert not one.node.describe().observers
 
 
+def test_a_configured_voter_that_tells_no_directory_is_still_the_one_that_told_one() -> None:
+    one = leader(commit=False)
+    one.ask(replace(fetch(2, 3, 4, 2), replica=ReplicaKey(BrokerId(2), UUID(int=5))))
+    assert one.ask(fetch(2, 3, 5, 3)) == served(3, 1, 5, high_watermark=5)
+    assert one.node.leading is not None
+    assert one.node.leading.directory_of(BrokerId(2)) == UUID(int=5)
+
+
 def test_a_newer_fetch_of_a_replica_takes_the_place_of_its_older_one() -> None:
     one = leader()
     assert one.ask(fetch(4, 3, 5, 3, 5)) is None
@@ -266,6 +276,16 @@ def test_fetches_wait_for_the_epoch_to_be_open_and_are_judged_then() -> None:
     assert one.answer_to(ticket) == served(3, 1, 6, diverging=(1, 4))
 
 
+def test_a_fetch_that_waits_for_the_epoch_to_be_open_waits_for_no_time() -> None:
+    one = OneNode(lineage=((1, 0),), log_end=4, state=QuorumState(LeaderEpoch(2)))
+    one.wait_for(Role.PROSPECTIVE)
+    one.vote_for_it(2, 3)
+    one.vote_for_it(2, 3)
+    before = one.node.next_deadline_ms()
+    assert one.ask(fetch(4, 3, 4, 1, wait_ms=1)) is None
+    assert one.node.next_deadline_ms() == before
+
+
 def test_whoever_loads_a_snapshot_follows() -> None:
     one = leader()
     for _ in range(5):
@@ -318,6 +338,48 @@ def test_a_leader_without_a_fetching_majority_resigns() -> None:
     one.wait(1)
     assert one.is_in(Role.RESIGNED), "an observer is no majority"
     one.wait_for(Role.PROSPECTIVE)
+
+
+def test_a_leader_that_resigns_tells_those_who_wait_and_all_voters_at_once() -> None:
+    one = leader()
+    one.unanswered.clear()
+    assert one.ask(fetch(4, 3, 5, 3, 5, wait_ms=9_000)) is None
+    one.wait(3_000)
+    refusal = FetchAnswer(Code.NOT_LEADER_OR_FOLLOWER, LeaderEpoch(3), None, Offset(5))
+    assert [reply.answer for reply in one.ready.replies] == [refusal]
+    assert [type(asked.message) for asked in one.ready.requests[:2]] == [EpochEnded, EpochEnded]
+    assert one.node.leading is None
+
+
+def test_an_epoch_that_was_not_begun_to_be_opened_is_not_opened_once_another_one_leads() -> None:
+    one = OneNode()
+    one.wait_for(Role.PROSPECTIVE)
+    one.vote_for_it(2)
+    asked = one.asked(3)[-1]
+    one.node.on_answered(asked.number, VoteAnswer(Code.NONE, LeaderEpoch(1), None, is_granted=True), one.now_ms)
+    assert one.is_in(Role.LEADER)
+    one.follow(2, 2)
+    assert one.ready.leader_change is None
+    assert [type(asked.message) for asked in one.ready.requests] == [QuorumFetch]
+
+
+def test_an_epoch_that_is_being_opened_is_opened_before_anything_is_fetched() -> None:
+    one = OneNode()
+    one.wait_for(Role.PROSPECTIVE)
+    one.vote_for_it(2)
+    one.vote_for_it(2)
+    assert one.ready.leader_change is not None
+    one.follow(2, 2)
+    assert not one.ready.requests
+    one.lineage.assign(LeaderEpoch(1), Offset(0))
+    one.node.on_epoch_opened(Offset(0), one.now_ms)
+    assert not one.take().requests, "it is not on disk"
+    one.node.on_synced(Offset(1), one.now_ms)
+    (asked,) = one.take().requests
+    assert isinstance(asked.message, QuorumFetch)
+    assert (asked.message.fetch_offset, asked.message.last_fetched_epoch) == (1, 1)
+    with pytest.raises(InvariantBrokenError):
+        one.node.on_epoch_opened(Offset(1), one.now_ms)
 
 
 def test_two_of_five_are_no_majority() -> None:

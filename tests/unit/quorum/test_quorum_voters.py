@@ -108,6 +108,44 @@ def test_only_an_active_leader_puts_voters_into_the_log() -> None:
         decide_voters_in_log(OneNode(directory_id=UUID(int=1)).node)
 
 
+def test_a_voter_that_is_new_is_told_who_leads_at_once_and_the_others_are_not_told_again() -> None:
+    one = OneNode(voters=ONE_TWO_THREE)
+    one.lead()
+    for other in (2, 3):
+        one.ask(fetch(other, 1, 1, 1))
+    one.append(2, is_synced=False)
+    one.node.on_voters(voter_set(1, 2, 3, 4, version=1), one.now_ms)
+    assert [asked.target for asked in one.take().requests] == [4]
+
+
+def test_a_voter_that_fetched_as_an_observer_need_not_be_told_who_leads() -> None:
+    one = leader()
+    one.append(2, is_synced=False)
+    one.node.on_voters(voter_set(1, 2, 3, 4, version=1), one.now_ms)
+    assert not [asked for asked in one.take().requests if asked.target == 4]
+
+
+def test_who_is_removed_is_told_no_more_who_leads() -> None:
+    one = OneNode(voters=ONE_TWO_THREE)
+    one.lead()
+    one.fail(3)
+    one.append(2, is_synced=False)
+    one.node.on_voters(voter_set(1, 2, version=1), one.now_ms)
+    one.wait(1_000)
+    assert not [asked for asked in one.ready.requests if asked.target == 3]
+
+
+def test_what_a_majority_of_the_smaller_set_has_is_committed_at_once() -> None:
+    one = OneNode(voters=voter_set(1, 2, 3, 4, version=1))
+    one.lead()
+    one.append(4)
+    one.ask(fetch(2, 1, 4, 1))
+    assert one.node.high_watermark is None, "two of four"
+    one.append(5, is_synced=False)
+    one.node.on_voters(voter_set(1, 2, 3, version=1), one.now_ms)
+    assert one.node.high_watermark == 4
+
+
 def test_what_cannot_be_added() -> None:
     one = leader()
     with refused(Code.DUPLICATE_VOTER):

@@ -207,6 +207,7 @@ def test_the_first_successor_asks_for_votes_at_once_and_the_others_after_it() ->
     first = follower()
     assert first.end(3, 2, 1, 3) is Code.NONE
     assert (first.node.standing.role, first.node.standing.leader_epoch) == (Role.CANDIDATE, 4)
+    assert {asked.target for asked in first.ready.requests} == {2, 3}
     second = follower()
     assert second.end(3, 2, 3, 1) is Code.NONE
     assert (second.node.standing.role, second.node.standing.leader_id) == (Role.UNATTACHED, None)
@@ -274,6 +275,7 @@ def test_a_stopping_node_tries_nothing() -> None:
     candidate = OneNode()
     candidate.wait_for(Role.PROSPECTIVE)
     candidate.node.on_resign(candidate.now_ms)
+    assert candidate.is_in(Role.UNATTACHED), "at once"
     candidate.wait(100_000)
     assert candidate.is_in(Role.UNATTACHED)
 
