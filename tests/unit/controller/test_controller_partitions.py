@@ -155,3 +155,20 @@ def test_each_topic_stands_for_itself_and_a_repeated_one_is_refused() -> None:
     assert [one.code for one in results] == [Code.UNKNOWN_TOPIC_OR_PARTITION, Code.NONE]
     assert [one.code for one in grow(state, to(4), to(5))] == [Code.INVALID_REQUEST] * 2
     assert len(state.metadata.topics_by_name["t"].partitions) == 3
+
+
+def test_a_request_adds_so_many_partitions_at_most_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.controller.partitions.PARTITIONS_PER_REQUEST_MAX", 3)
+    state = cluster()
+    apply(state, state.decide_create_topics([TopicToCreate("u", num_partitions=1)], rng=FirstRng(90)).records)
+    assert [one.code for one in grow(state, to(4), TopicToGrow("u", 2))] == [Code.NONE] * 2
+    results = grow(state, to(6), TopicToGrow("u", 4))
+    assert [one.code for one in results] == [Code.NONE, Code.POLICY_VIOLATION]
+
+
+def test_a_new_partition_has_as_many_replicas_as_the_first_one() -> None:
+    state = cluster(replicas=1)
+    topic_id = state.metadata.topics_by_name["t"].topic_id
+    state.apply(PartitionChangeRecord(partition_id=1, topic_id=topic_id, replicas=[1, 2, 3]))
+    grow(state, to(3))
+    assert len(state.metadata.topics_by_name["t"].partitions[2].replicas) == 1

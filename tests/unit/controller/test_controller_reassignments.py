@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
-from tidelog.base.errors import Code
+from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicId, TopicPartition
 from tidelog.controller import (
     ControllerSettings,
@@ -18,7 +19,7 @@ from tidelog.controller import (
     PartitionToReassign,
 )
 from tidelog.controller.reassignments import reassignments
-from tidelog.controller.replica_moves import origin_of, target_of
+from tidelog.controller.replica_moves import cancelled, completed, origin_of, target_of
 from tidelog.journal import Decision
 from tidelog.metadata import PartitionImage
 from tidelog.metadata.records import (
@@ -387,3 +388,65 @@ def test_which_are_under_way() -> None:
     named = [FLIGHTS, FLIGHTS, TopicPartition("flights", PartitionIndex(7)), TopicPartition("none", PartitionIndex(0))]
     assert reassignments(state.metadata, named) == expected
     assert reassignments(state.metadata, []) == ()
+    assert reassignments(state.metadata, [TopicPartition("flights", PartitionIndex(-1))]) == ()
+
+
+def test_what_is_in_sync_may_be_all_that_is_left_at_once() -> None:
+    state = cluster()
+    add(state, 1, 2, 3, isr=(1, 2))
+    assert reassign(state, 1, 2) == (Code.NONE, None)
+    assert (flights(state).replicas, flights(state).removing_replicas) == ((1, 2), ())
+
+
+def moving(leader: int | None, *, isr: tuple[int, ...], target: int = 2) -> PartitionImage:
+    """From broker 1 to another one."""
+    return PartitionImage(
+        brokers(1, target),
+        brokers(*isr),
+        None if leader is None else BrokerId(leader),
+        LeaderEpoch(5),
+        PartitionEpoch(9),
+        adding_replicas=brokers(target),
+        removing_replicas=brokers(1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("partition", "alive", "is_done"),
+    [
+        (moving(1, isr=(1, 2)), (1, 2), True),
+        (moving(1, isr=(1, 2)), (1,), False),  # nobody of those that stay could lead
+        (moving(2, isr=(1, 2)), (1,), True),  # who stays leads already
+        (moving(1, isr=(1,)), (1, 2), False),
+        (replace(moving(2, isr=(2,)), is_recovering=True), (2,), False),
+    ],
+)
+def test_one_is_done_once_those_that_stay_are_in_sync_and_one_of_them_leads(
+    partition: PartitionImage, alive: tuple[int, ...], *, is_done: bool
+) -> None:
+    done = completed(partition, min_insync_replicas=1, is_active=lambda broker: broker in alive)
+    assert (done is not None) == is_done
+    if done is not None:
+        assert (done.replicas, done.isr, done.leader) == ((2,), (2,), 2)
+
+
+@pytest.mark.parametrize(
+    ("partition", "alive", "is_possible"),
+    [
+        (moving(2, isr=(2, 1)), (1, 2), True),
+        (moving(2, isr=(2, 1)), (2,), False),  # nobody could lead there
+        (moving(1, isr=(1, 2)), (), True),  # it leads: what it is about to do is its own matter
+        (moving(2, isr=(2,)), (1, 2), False),  # it lacks what is committed
+    ],
+)
+def test_one_is_cancelled_only_where_somebody_that_was_there_before_can_lead(
+    partition: PartitionImage, alive: tuple[int, ...], *, is_possible: bool
+) -> None:
+    def cancel_it() -> PartitionImage:
+        return cancelled(partition, min_insync_replicas=None, is_active=lambda broker: broker in alive)
+
+    if is_possible:
+        assert (cancel_it().replicas, cancel_it().leader) == ((1,), 1)
+    else:
+        with pytest.raises(KafkaError):
+            cancel_it()

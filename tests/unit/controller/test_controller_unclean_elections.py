@@ -86,3 +86,10 @@ def test_a_leader_that_lost_power_and_leads_again_was_not_elected_uncleanly() ->
     state = leaderless(isr=(2,))
     again = PartitionChangeRecord(topic_id=TOPIC, partition_id=0, leader=2, unclean_epoch=4)
     assert run(state, Decision((again,), None)) == []
+
+
+def test_broker_0_is_elected_uncleanly_as_any_other_one() -> None:
+    state = leaderless(isr=(1,))
+    state.apply(PartitionChangeRecord(topic_id=TOPIC, partition_id=0, replicas=[1, 0]))
+    elected = PartitionChangeRecord(topic_id=TOPIC, partition_id=0, leader=0, isr=[0], unclean_epoch=4)
+    assert run(state, Decision((elected,), None)) == [EXPECTED._replace(leader=BrokerId(0))]

@@ -72,6 +72,7 @@ def fetched_with_directory(one: OneNode) -> None:
         (candidate, lambda one: one.fail(2)),
         (candidate, lambda one: one.ask_vote(2, 0, 1, 1, is_pre_vote=True)),
         (candidate, lambda one: one.node.on_resign(0)),
+        (OneNode, lambda one: one.ask_vote(2, 5, 0, 0)),
         (leader, lambda one: one.node.on_resign(0)),
         (leader, lambda one: one.ask(fetch(4, 1, 1, 1))),
         (leader, lambda one: one.ask(fetch(2, 1, 0, 0))),

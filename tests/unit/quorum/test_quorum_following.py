@@ -107,6 +107,12 @@ def test_a_snapshot_is_loaded_before_anything_else() -> None:
     assert (last_fetch(one).fetch_offset, last_fetch(one).last_fetched_epoch) == (20, 3)
 
 
+def test_an_answer_whose_records_end_where_the_log_does_brings_nothing() -> None:
+    one = follower()
+    assert one.answer(served(3, 2, 6, end=6)).append is None
+    assert last_fetch(one).fetch_offset == 6
+
+
 def test_an_answer_of_an_older_epoch_is_not_taken() -> None:
     one = follower()
     asked = one.asked()[-1]
@@ -196,6 +202,9 @@ def test_whose_fetches_fail_waits_a_little_longer_each_time_and_100_ms_at_most()
             one.wait(10)
         waited.append(one.now_ms - began)
     assert waited == [20, 40, 60, 80, 100, 100, 100]
+    one.answer(served(3, 2, 6))
+    one.fail()
+    assert one.node.next_deadline_ms() == one.now_ms + 20, "an answer makes up for the failures"
 
 
 def test_a_fetch_that_failed_and_is_sent_again_leaves_nothing_behind() -> None:

@@ -446,6 +446,16 @@ def test_an_observer_that_is_silent_for_long_is_forgotten() -> None:
     assert [row.log_end_offset for row in described.voters[1:]] == [5, 5], "a voter is not forgotten"
 
 
+def test_how_far_a_voter_was_is_not_forgotten_however_long_it_is_silent() -> None:
+    one = leader()
+    one.ask(fetch(3, 3, 5, 3, 5))
+    for _ in range(110):
+        one.now_ms += 2_900
+        one.ask(fetch(2, 3, 5, 3, 5))
+    one.ask(fetch(4, 3, 5, 3, 5))
+    assert one.node.describe().voters[2].log_end_offset == 5
+
+
 def test_so_many_replicas_are_remembered_and_others_served_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidelog.quorum.leader_state.REPLICAS_MAX", 3)
     one = leader()

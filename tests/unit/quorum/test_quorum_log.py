@@ -37,6 +37,7 @@ def test_a_log_that_has_what_the_snapshot_is_of_stays(start: int, end: int, entr
         (0, 8, [(1, 0)]),
         (0, 9, [(1, 0), (2, 8)]),  # as long, with a record that was never committed
         (0, 20, [(2, 0)]),
+        (0, 20, [(2, 0), (3, 12)]),
         (9, 9, [(2, 9)]),
         (0, 0, []),
     ],
@@ -94,3 +95,9 @@ def test_a_log_behind_a_snapshot_of_an_older_epoch_goes_on_from_it() -> None:
     log = found(4, 8, [(2, 4)], snapshot)
     assert log.correction_of(Offset(4), LeaderEpoch(1)) is None
     assert log.correction_of(Offset(4), LeaderEpoch(0)) == snapshot
+
+
+def test_an_epoch_that_this_log_never_had_ends_where_the_log_does() -> None:
+    log = found(0, 8, [(1, 0), (2, 5)])
+    assert log.truncation_point(EpochEntry(LeaderEpoch(9), Offset(6))) == 6
+    assert log.truncation_point(EpochEntry(LeaderEpoch(9), Offset(9))) == 8

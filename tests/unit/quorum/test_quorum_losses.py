@@ -7,8 +7,8 @@ import pytest
 from support.worlds.quorum_node import OneNode, fetch, served, voter_set
 from support.worlds.quorum_world import QuorumWorld
 from tidelog.base.errors import Code
-from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.quorum import FetchAnswer, QuorumFetch, QuorumState, Role
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.quorum import FetchAnswer, QuorumFetch, QuorumState, Role, SnapshotId
 from tidelog.quorum.recovering import PROBE_OFFSET
 
 LOST = QuorumState(LeaderEpoch(0), is_lost=True)
@@ -70,6 +70,17 @@ def test_it_is_a_voter_again_with_a_record_that_others_committed_after_it_asked(
     assert ready.state.voted_id == 2  # as good as: never for another one in this epoch
 
 
+def test_a_vote_that_was_not_lost_is_the_same_after_the_recovery() -> None:
+    node = OneNode(1, state=QuorumState(LeaderEpoch(3), voted_id=BrokerId(3), is_lost=True))
+    node.follow(3, 2)
+    node.answer(served(3, 2, PROBE_OFFSET, high_watermark=1, diverging=(3, 1)))
+    node.answer(served(3, 2, 0, high_watermark=2, end=2))
+    node.lineage.assign(LeaderEpoch(3), Offset(0))
+    node.append(2)
+    node.answer(served(3, 2, 2, high_watermark=2))
+    assert node.saved == QuorumState(LeaderEpoch(3), BrokerId(2), BrokerId(3), has_records=True)
+
+
 def test_what_a_leader_told_counts_for_its_epoch_only() -> None:
     node = lost_node()
     node.follow(3, 2)
@@ -98,6 +109,15 @@ def test_a_tail_that_the_leader_has_too_is_kept_until_it_is_committed() -> None:
     assert last_fetch(node) == (6, 2)
 
 
+def test_a_probe_that_is_told_nothing_truncates_nothing() -> None:
+    node = lost_node(lineage=((1, 0), (2, 4)), log_end=6)
+    node.follow(3, 2)
+    node.answer(served(3, 2, PROBE_OFFSET, high_watermark=5, diverging=(3, 8)))
+    ready = node.answer(served(3, 2, PROBE_OFFSET, high_watermark=5))
+    assert (ready.truncation, ready.load) == (None, None)
+    assert last_fetch(node) == (PROBE_OFFSET, 2)
+
+
 def test_a_probe_is_told_how_the_log_ends_and_counts_for_nothing() -> None:
     leader = OneNode(1)
     start = leader.lead()
@@ -113,6 +133,12 @@ def test_that_there_will_be_records_is_saved_before_the_first_is_written() -> No
     node.follow(1, 2)
     ready = node.answer(served(1, 2, 0, high_watermark=0, end=1))
     assert ready.append is not None
+    assert ready.state is not None
+    assert ready.state.has_records
+    loading = OneNode(1)
+    loading.follow(1, 2)
+    ready = loading.answer(served(1, 2, 0, snapshot=SnapshotId(Offset(5), LeaderEpoch(1))))
+    assert ready.load is not None
     assert ready.state is not None
     assert ready.state.has_records
 

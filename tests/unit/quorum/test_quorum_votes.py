@@ -81,6 +81,18 @@ def test_who_led_in_an_epoch_or_has_its_records_votes_for_nobody_in_it() -> None
     assert older_file.node.standing.leader_epoch == 5
 
 
+def test_whom_it_voted_for_in_an_epoch_stays_so_though_it_has_records_of_it() -> None:
+    one = OneNode(lineage=((3, 0),), log_end=1, state=QuorumState(LeaderEpoch(3), voted_id=BrokerId(2)))
+    assert one.ask_vote(2, 3, 9, 9)
+    assert not one.ask_vote(3, 3, 9, 9)
+
+
+def test_a_log_of_one_record_is_saved_as_one_that_has_some() -> None:
+    assert OneNode(lineage=((1, 0),), log_end=1).ready.state == QuorumState(
+        LeaderEpoch(1), voted_id=BrokerId(1), has_records=True
+    )
+
+
 def test_a_pre_vote_is_no_vote() -> None:
     one = OneNode(state=QuorumState(LeaderEpoch(3)))
     assert one.ask_vote(2, 3, 0, 0, is_pre_vote=True)
@@ -126,6 +138,20 @@ def test_silence_of_the_leader_ends_with_the_fetch_time_out() -> None:
     assert one.is_in(Role.FOLLOWER)
     one.wait(1)
     assert one.is_in(Role.PROSPECTIVE)
+
+
+def test_whose_leader_is_silent_for_the_fetch_time_out_grants_a_pre_vote() -> None:
+    one = follower()
+    one.now_ms += 1_999
+    assert not one.ask_vote(3, 3, 3, 6, is_pre_vote=True)
+    one.now_ms += 1
+    assert one.ask_vote(3, 3, 3, 6, is_pre_vote=True)
+
+
+def test_nobody_follows_the_leader_of_an_older_epoch() -> None:
+    one = OneNode(state=QuorumState(LeaderEpoch(3)))
+    one.answer(FetchAnswer(Code.UNKNOWN_LEADER_EPOCH, LeaderEpoch(2), BrokerId(2), Offset(0)))
+    assert (one.node.standing.role, one.node.standing.leader_id) == (Role.UNATTACHED, None)
 
 
 def test_while_the_disk_is_at_work_the_leader_is_not_silent() -> None:
@@ -224,6 +250,10 @@ def test_nobody_follows_a_leader_again_that_said_it_leads_no_more() -> None:
     assert one.node.standing.leader_id is None
     one.answer(FetchAnswer(Code.NOT_LEADER_OR_FOLLOWER, LeaderEpoch(3), BrokerId(2), Offset(6)))
     assert one.node.standing.leader_id is None
+    one.wait_for(Role.PROSPECTIVE)
+    assert one.begin(3, 2) is Code.NONE
+    one.vote_for_it(3)
+    assert one.is_in(Role.CANDIDATE), "it lets nothing stand in its way"
 
 
 def test_a_leader_that_says_so_in_an_answer_is_left_as_well() -> None:
