@@ -121,7 +121,7 @@ def _check_exists(metadata: MetadataView, resource: ResourceKey) -> None:
         if name not in metadata.topics_by_name:
             raise refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     elif kind == ResourceType.BROKER:
-        if name and not (name.isascii() and name.isdecimal() and str(int(name)) == name):
+        if name and not (name.isdecimal() and str(int(name)) == name):
             raise refusal(Code.INVALID_REQUEST, f"{name!r} is no broker's id; it takes a number, or nothing for all")
         if name and BrokerId(int(name)) not in metadata.brokers:
             raise refusal(Code.BROKER_ID_NOT_REGISTERED, f"no broker {name} is registered")

@@ -242,8 +242,7 @@ def _check(
         raise refusal(Code.INVALID_UPDATE_VERSION, f"{name} is at {now}: {shown} would be an upgrade, no downgrade")
     _check_supported(metadata, name, level)
     if (
-        level < current
-        and name == METADATA_VERSION_FEATURE
+        name == METADATA_VERSION_FEATURE
         and update.upgrade_type == UpgradeType.SAFE_DOWNGRADE
         and changes_metadata(level, current)
     ):

@@ -57,8 +57,8 @@ class ReplicaProgress:
         """It was accepted. Who has now what there was at its fetch before was caught up then."""
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
-        elif self.last_fetch_ms is not None and fetch_offset >= self._last_leader_end_offset > 0:
-            self.last_caught_up_ms = max(self.last_caught_up_ms or 0, self.last_fetch_ms)
+        elif self.last_fetch_ms is not None and fetch_offset >= self._last_leader_end_offset:
+            self.last_caught_up_ms = self.last_fetch_ms
         self.log_end_offset = fetch_offset
         self.last_fetch_ms = now_ms
         self._last_leader_end_offset = leader_end_offset

@@ -229,6 +229,14 @@ class OneNode:
             self.wait(deadline_ms - self.now_ms)
         raise AssertionError(f"it is {self.node.standing.role} for ever")
 
+    def wait_for_request(self, target: int | None = None) -> int:
+        """Until it has sent one, to that node or to any; returns how long that took, in steps of 10 ms."""
+        for waited_ms in range(0, 10_000, 10):
+            if any(target in (None, one.target) for one in self.ready.requests):
+                return waited_ms
+            self.wait(10)
+        raise AssertionError("it sends nothing")
+
     def vote_for_it(self, *voters: int) -> None:
         """Those grant what it asks for now, a vote or a pre-vote."""
         role = self.node.standing.role

@@ -253,6 +253,7 @@ def test_a_list_of_the_controllers_own_broker_grows_on_top_of_its_file_and_that_
         (ResourceType.BROKER, "2", Code.BROKER_ID_NOT_REGISTERED),
         (ResourceType.BROKER, "one", Code.INVALID_REQUEST),
         (ResourceType.BROKER, "01", Code.INVALID_REQUEST),
+        (ResourceType.BROKER, "\N{ARABIC-INDIC DIGIT ONE}", Code.INVALID_REQUEST),
         (ResourceType.GROUP, "", Code.INVALID_REQUEST),
         (ResourceType.CLIENT_METRICS, "m", Code.INVALID_REQUEST),
         (ResourceType.BROKER_LOGGER, "1", Code.INVALID_REQUEST),
@@ -260,6 +261,17 @@ def test_a_list_of_the_controllers_own_broker_grows_on_top_of_its_file_and_that_
 )
 def test_resources_that_have_no_settings(kind: ResourceType, name: str, code: Code) -> None:
     assert change(cluster(), ResourceKey(kind, name), ("retention.ms", SET, "1")).code == code
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (ResourceType.CLIENT_METRICS, "metrics of clients are not collected here"),
+        (ResourceType.BROKER_LOGGER, "resources of type 8 have no settings in the metadata"),
+    ],
+)
+def test_whose_settings_do_not_exist_is_told_why(kind: ResourceType, says: str) -> None:
+    assert says in (change(cluster(), ResourceKey(kind, "1"), ("a", SET, "1")).message or "")
 
 
 def test_settings_of_a_group_are_kept_whether_or_not_there_is_such_a_group() -> None:

@@ -33,7 +33,7 @@ from tidelog.controller.leaders import LOST_DIRECTORY, lies_online
 from tidelog.journal import Decision
 from tidelog.metadata import PartitionImage, RegisteredEndpoint
 from tidelog.metadata.features import own_features
-from tidelog.metadata.records import PartitionChangeRecord
+from tidelog.metadata.records import ConfigRecord, PartitionChangeRecord
 from tidelog.metadata.records.cluster import FeatureLevelRecord
 
 T = TypeVar("T")
@@ -352,3 +352,14 @@ def test_a_directory_that_fails_costs_nothing_of_what_other_brokers_have() -> No
     assert before.directories == (lies.directory_id,)
     cluster.fail(A)
     assert cluster.state.metadata.topics_by_name["others"].partitions[0] == before
+
+
+def test_a_replica_in_a_directory_that_failed_is_not_eligible_to_lead() -> None:
+    cluster = Cluster()
+    cluster.state.apply(ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2"))
+    cluster.assign((0, B))
+    cluster.fail(A)
+    cluster.assign((0, A))
+    lost = cluster.partition(0)
+    assert (lost.leader, lost.isr, lost.eligible_leader_replicas) == (TWO, (TWO,), ())
+    assert lost.last_known_eligible_leader_replicas == (ONE,)

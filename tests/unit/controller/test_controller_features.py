@@ -212,6 +212,14 @@ def test_a_downgrade_to_a_release_raises_nothing() -> None:
     assert alone.code == Code.INVALID_UPDATE_VERSION
 
 
+def test_a_downgrade_to_a_release_lowers_what_it_has_at_a_lower_level() -> None:
+    cluster = at(30, ONE)
+    update(cluster, FeatureToUpdate("transaction.version", 2))
+    of_release = (FeatureToUpdate(NAME, 29, UNSAFELY), FeatureToUpdate("transaction.version", 1, SAFELY))
+    assert {one.code for one in update(cluster, *of_release)} == {Code.NONE}
+    assert (level_of(cluster), cluster.image.features["transaction.version"]) == (29, 1)
+
+
 def test_the_quorum_says_whether_its_voters_can_go_into_the_log() -> None:
     """It is no record of the controller's: here it is only judged."""
     cluster = at(30, ONE)

@@ -107,6 +107,15 @@ def test_clocks_and_numbers_are_no_part_of_a_key(made: Callable[[], OneNode]) ->
     assert later.node.canonical_key() == one.node.canonical_key()
 
 
+def test_who_granted_and_who_refused_is_part_of_a_candidates_key() -> None:
+    def answered(*, is_granted: bool) -> OneNode:
+        one = candidate()
+        one.answer(VoteAnswer(Code.NONE, LeaderEpoch(0), None, is_granted), 2)
+        return one
+
+    assert answered(is_granted=True).node.canonical_key() != answered(is_granted=False).node.canonical_key()
+
+
 def test_how_far_a_replica_is_is_part_of_the_leaders_key() -> None:
     one = leader()
     one.ask(fetch(4, 1, 0, 0, wait_ms=0))

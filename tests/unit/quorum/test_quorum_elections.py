@@ -280,10 +280,7 @@ def asked_again_after(one: OneNode, target: int, times: int) -> list[int]:
     waited = []
     for _ in range(times):
         one.fail(target)
-        began = one.now_ms
-        while not one.asked(target):
-            one.wait(10)
-        waited.append(one.now_ms - began)
+        waited.append(one.wait_for_request(target))
     return waited
 
 

@@ -142,11 +142,11 @@ def test_a_leader_that_is_in_an_older_epoch_is_asked_again(answer: FetchAnswer) 
 def test_an_observer_that_asks_others_for_its_leader_keeps_it_until_they_know_better() -> None:
     one = follower(number=9)
     one.fail()
-    while True:
-        one.wait(100)
-        if one.ready.requests[0].target != 2:
-            break
+    one.wait_for_request()
+    if one.asked(2):
         one.fail()
+        one.wait_for_request()
+    assert not one.asked(2)
     one.answer(FetchAnswer(Code.NOT_LEADER_OR_FOLLOWER, LeaderEpoch(3), None, Offset(6)))
     assert one.is_in(Role.FOLLOWER)
     assert one.node.standing.leader_id == 2
@@ -197,10 +197,7 @@ def test_whose_fetches_fail_waits_a_little_longer_each_time_and_100_ms_at_most()
     waited = []
     for _ in range(7):
         one.fail()
-        began = one.now_ms
-        while not one.ready.requests:
-            one.wait(10)
-        waited.append(one.now_ms - began)
+        waited.append(one.wait_for_request())
     assert waited == [20, 40, 60, 80, 100, 100, 100]
     one.answer(served(3, 2, 6))
     one.fail()

@@ -33,11 +33,26 @@ IDS = st.none() | st.integers(0, 2**31 - 1).map(BrokerId)
         leader_id=IDS,
         voted_id=IDS,
         voted_directory_id=st.none() | st.uuids(),
+        has_records=st.booleans(),
+        is_lost=st.booleans(),
     )
 )
 def test_a_state_survives_its_file(state: QuorumState) -> None:
     if state.voted_directory_id == UUID(int=0):
         return
+    assert parse_quorum_state(format_quorum_state(state)) == state
+
+
+def test_what_kafka_does_not_know_stands_in_the_file_only_where_it_is_so() -> None:
+    state = QuorumState(LeaderEpoch(2), has_records=True, is_lost=True)
+    fields = json.loads(format_quorum_state(state))
+    assert (fields["tidelogHasRecords"], fields["tidelogIsLost"]) == (True, True)
+    assert not [name for name in json.loads(format_quorum_state(QuorumState(LeaderEpoch(2)))) if "tidelog" in name]
+
+
+@pytest.mark.parametrize("number", [0, 2**31 - 1])
+def test_the_smallest_and_the_largest_numbers_are_read(number: int) -> None:
+    state = QuorumState(LeaderEpoch(number), leader_id=BrokerId(number), voted_id=BrokerId(number))
     assert parse_quorum_state(format_quorum_state(state)) == state
 
 
@@ -61,6 +76,9 @@ GOOD = {"leaderId": 1, "leaderEpoch": 2, "votedId": -1, "votedDirectoryId": "A" 
         ({"leaderEpoch": "2"}, "leaderEpoch is '2'"),
         ({"leaderId": True}, "leaderId is True"),
         ({"votedId": 2**31}, "votedId is 2147483648"),
+        ({"leaderId": -2}, "leaderId is -2; a whole number from -1 to 2147483647"),
+        ({"tidelogIsLost": 1}, "tidelogIsLost is 1; true or false is expected"),
+        ({"tidelogHasRecords": "true"}, "tidelogHasRecords is 'true'; true or false is expected"),
         ({"votedDirectoryId": "x"}, "votedDirectoryId"),
         ({"votedDirectoryId": 5}, "votedDirectoryId"),
     ],

@@ -162,6 +162,19 @@ def test_what_cannot_be_added() -> None:
     assert decide_add_voter(one.node, Voter(key(4)), one.now_ms).ids == (1, 2, 3, 4)
 
 
+def test_whoever_was_at_the_end_two_seconds_ago_may_be_added() -> None:
+    one = leader()
+    one.append(9)
+    one.ask(fetch(4, 1, 9, 1))
+    one.now_ms += 2_000
+    one.ask(fetch(2, 1, 9, 1))
+    one.append(12)
+    assert decide_add_voter(one.node, Voter(key(4)), one.now_ms).ids == (1, 2, 3, 4)
+    with refused(Code.REQUEST_TIMED_OUT):
+        decide_add_voter(one.node, Voter(key(4)), one.now_ms + 1)
+    assert decide_add_voter(one.node, Voter(key(4)), one.now_ms + 1, caught_up_within_ms=2_001).ids == (1, 2, 3, 4)
+
+
 def test_what_cannot_be_removed_or_moved() -> None:
     one = leader()
     with refused(Code.VOTER_NOT_FOUND):
