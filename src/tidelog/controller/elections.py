@@ -24,7 +24,7 @@ def decide_elect_leaders(
     kind: ElectionType,
     partitions: Sequence[TopicPartition],
     *,
-    is_of_all: bool = False,
+    is_of_all: bool,
 ) -> Decision[tuple[ElectedLeader, ...]]:
     """Elect leaders, in each partition on its own; those that can be in one batch.
 

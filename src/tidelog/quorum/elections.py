@@ -322,7 +322,6 @@ class Elections:
         self.standing.leader_id = self.standing.key.node_id
         self.granting = tuple(voter.key for voter in self._voters.latest.voters if voter.key.node_id in ballot.granted)
         self._defeats = 0
-        self._is_fresh = False
         self._begin_requests(self._voters.others, now_ms, self._settings.fetch_timeout_ms // 2)
 
     def _lose(self, now_ms: int) -> None:

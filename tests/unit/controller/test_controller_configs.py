@@ -263,6 +263,12 @@ def test_resources_that_have_no_settings(kind: ResourceType, name: str, code: Co
     assert change(cluster(), ResourceKey(kind, name), ("retention.ms", SET, "1")).code == code
 
 
+def test_a_list_that_has_no_default_and_cannot_change_is_refused_as_any_other_one() -> None:
+    result = change(cluster(), BROKER, ("log.dirs", APPEND, "/more"))
+    assert result.code is Code.INVALID_REQUEST
+    assert "log.dirs" in (result.message or "")
+
+
 @pytest.mark.parametrize(
     ("kind", "says"),
     [

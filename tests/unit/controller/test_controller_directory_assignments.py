@@ -323,13 +323,15 @@ def test_who_was_the_last_in_sync_is_not_elected_once_it_is_lost(level: int) -> 
 
 def test_other_reserved_ids_are_no_directories() -> None:
     assert Cluster().assign((0, UUID(int=1)), (1, UUID(int=99))) == (Code.INVALID_REQUEST, Code.INVALID_REQUEST)
+    assert Cluster().assign((0, UUID(int=100))) == (Code.NONE,)
 
 
 def test_a_long_request_is_decided_in_portions_and_an_empty_one_in_one() -> None:
     settings = ControllerSettings(cluster_id=None, partition_changes_max=2)
     replicas = [ReplicaInDirectory(TopicId(UUID(int=7)), PartitionIndex(index), A) for index in range(5)]
     assert list(pieces_to_assign(settings, replicas)) == [replicas[:2], replicas[2:4], replicas[4:]]
-    assert list(pieces_to_assign(settings, [])) == [[]]
+    one_each = ControllerSettings(cluster_id=None, partition_changes_max=1)
+    assert list(pieces_to_assign(one_each, [])) == [[]]
 
 
 def test_a_replica_that_is_lost_for_the_second_time_leaves_again() -> None:

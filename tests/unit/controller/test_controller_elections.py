@@ -113,6 +113,14 @@ def test_of_named_partitions_each_is_answered() -> None:
     assert decision.records == ()
 
 
+def test_of_all_partitions_those_that_went_meanwhile_are_left_out_of_the_answer() -> None:
+    gone = TopicPartition("gone", PartitionIndex(0))
+    state = ControllerState(ControllerSettings())
+    (named,) = state.decide_elect_leaders(ElectionType.PREFERRED, [gone]).reply
+    assert named.code is Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert state.decide_elect_leaders(ElectionType.PREFERRED, [gone], is_of_all=True).reply == ()
+
+
 def test_an_unclean_election_of_all_topics_leaves_the_internal_ones_out() -> None:
     state = cluster(TWO)
     add(state, "lost")

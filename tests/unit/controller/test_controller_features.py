@@ -212,6 +212,12 @@ def test_a_downgrade_to_a_release_raises_nothing() -> None:
     assert alone.code == Code.INVALID_UPDATE_VERSION
 
 
+def test_down_to_the_lowest_level_of_all() -> None:
+    cluster = at(27, ONE)
+    assert update(cluster, FeatureToUpdate(NAME, 10, UNSAFELY))[0].code is Code.NONE
+    assert level_of(cluster) == 10
+
+
 def test_a_downgrade_to_a_release_lowers_what_it_has_at_a_lower_level() -> None:
     cluster = at(30, ONE)
     update(cluster, FeatureToUpdate("transaction.version", 2))
@@ -229,8 +235,11 @@ def test_the_quorum_says_whether_its_voters_can_go_into_the_log() -> None:
     assert cluster.state.decide_update_features([up], of_quorum=can).at_once() == Decision(
         (FeatureLevelRecord(name=ELIGIBLE, feature_level=1),), (UpdatedFeature("kraft.version", Code.NONE),)
     )
-    assert ask(cluster, cannot, up).message == "voter 3 has not fetched"
+    assert ask(cluster, cannot, up) == UpdatedFeature(
+        "kraft.version", Code.INVALID_UPDATE_VERSION, "voter 3 has not fetched"
+    )
     assert ask(cluster, there, up).code == Code.NONE
+    assert ask(cluster, there, down).code is Code.INVALID_UPDATE_VERSION
     assert "do not go back into the settings" in (ask(cluster, there, down).message or "")
     assert ask(cluster, can, down).code == Code.NONE, "nothing changes"
     of_release = (FeatureToUpdate(NAME, 29, UNSAFELY), FeatureToUpdate("kraft.version", 1, SAFELY))
@@ -439,6 +448,13 @@ def test_below_its_level_nothing_is_said_of_it_and_above_nothing_is_remembered()
         assert draft.features == {NAME: 27}, "a node that takes up a snapshot"
 
 
+def test_down_to_the_level_that_it_began_with_it_stays_as_it_was_said() -> None:
+    cluster = at(27, ONE)
+    update(cluster, FeatureToUpdate(ELIGIBLE, 1))
+    update(cluster, FeatureToUpdate(NAME, 23, SAFELY))
+    assert cluster.image.features == {NAME: 23, ELIGIBLE: 1}
+
+
 @pytest.mark.parametrize(
     ("updates", "says"),
     [
@@ -461,9 +477,25 @@ def test_what_is_refused_of_eligible_leaders(updates: tuple[FeatureToUpdate, ...
     assert cluster.image.features == {NAME: 28, ELIGIBLE: 1}
 
 
-@pytest.mark.parametrize("wanted", [FeatureToUpdate(ELIGIBLE, 1), FeatureToUpdate(ELIGIBLE, 0, SAFELY)])
-def test_a_broker_that_knows_nothing_of_it_goes_by_the_metadata_version(wanted: FeatureToUpdate) -> None:
+def test_to_say_that_it_is_as_high_as_it_is_raises_nothing() -> None:
     cluster = at(27, ONE)
+    assert update(cluster, FeatureToUpdate(ELIGIBLE, 1, SAFELY))[0].code is Code.NONE
+    assert cluster.image.features == {NAME: 27, ELIGIBLE: 1}
+
+
+def test_who_knows_nothing_of_it_does_not_keep_it_from_going_with_the_metadata_version() -> None:
+    cluster = at(27, ONE)
+    old = replace(cluster.registration(TWO), features=((NAME, 10, 27), (ELIGIBLE, 0, 0)))
+    cluster.run(cluster.decide_register(old))
+    results = update(cluster, FeatureToUpdate(NAME, 22, UNSAFELY), FeatureToUpdate(ELIGIBLE, 0, SAFELY))
+    assert [one.code for one in results] == [Code.NONE] * 2
+    assert cluster.image.features == {NAME: 22}
+
+
+@pytest.mark.parametrize("level", [23, 27])
+@pytest.mark.parametrize("wanted", [FeatureToUpdate(ELIGIBLE, 1), FeatureToUpdate(ELIGIBLE, 0, SAFELY)])
+def test_a_broker_that_knows_nothing_of_it_goes_by_the_metadata_version(wanted: FeatureToUpdate, level: int) -> None:
+    cluster = at(level, ONE)
     old = replace(cluster.registration(TWO), features=((NAME, 10, 27), (ELIGIBLE, 0, 0)))
     cluster.run(cluster.decide_register(old))
     (result,) = update(cluster, wanted)

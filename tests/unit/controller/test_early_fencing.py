@@ -88,6 +88,13 @@ def test_where_nobody_else_can_lead_anything_nothing_is_done() -> None:
     assert watched.cluster.journal.next_offset == end_offset
 
 
+def test_a_suspicion_is_followed_once() -> None:
+    watched = Watched([ONE])
+    suspect = watched.close(ONE)
+    assert watched.refuse(suspect) == EarlyFence(Doubt.NO_OTHER)
+    assert watched.refuse(suspect) == EarlyFence(Doubt.MISTAKEN_BEFORE)
+
+
 def test_what_another_leads_that_is_about_to_go_has_a_leader_still() -> None:
     watched = Watched([THREE, ONE])
     in_shutdown = BrokerRegistrationChangeRecord(

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from support.worlds.quorum_node import OneNode, fetch, served, voter_set
+from support.worlds.quorum_node import LEAST, MOST, OneNode, fetch, served, voter_set
 from support.worlds.quorum_random import play
 from support.worlds.quorum_world import QuorumWorld
 from tidelog.base.errors import Code
@@ -114,6 +114,20 @@ def test_who_granted_and_who_refused_is_part_of_a_candidates_key() -> None:
         return one
 
     assert answered(is_granted=True).node.canonical_key() != answered(is_granted=False).node.canonical_key()
+
+
+def test_whom_it_asks_is_part_of_a_key() -> None:
+    one, other = OneNode(rng=LEAST), OneNode(rng=MOST)
+    assert one.asked()[-1].target != other.asked()[-1].target
+    assert one.node.canonical_key() != other.node.canonical_key()
+
+
+def test_two_processes_with_one_id_have_their_places_in_a_leaders_key() -> None:
+    one = leader()
+    for directory, offset in ((5, 9), (6, 1), (7, 9)):
+        replica = ReplicaKey(BrokerId(4), UUID(int=directory))
+        one.ask(replace(fetch(4, 1, offset, 1, wait_ms=0), replica=replica))
+    assert one.node.canonical_key() == one.node.clone().canonical_key()
 
 
 def test_how_far_a_replica_is_is_part_of_the_leaders_key() -> None:

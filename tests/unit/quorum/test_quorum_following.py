@@ -236,6 +236,16 @@ def test_an_observer_asks_one_voter_after_the_other_until_it_knows_who_leads() -
     assert one.ready.requests[0].target == 3, "at once"
 
 
+def test_a_voter_that_knows_no_leader_asks_all_others_in_turn() -> None:
+    one = OneNode(voters=voter_set(1, 2, 3))
+    asked = []
+    for _ in range(4):
+        one.wait_for_request()
+        asked.append(one.ready.requests[0].target)
+        one.fail()
+    assert asked in ([2, 3, 2, 3], [3, 2, 3, 2])
+
+
 def test_an_observer_whose_leader_fails_asks_the_others() -> None:
     one = follower(number=9)
     one.answer(served(3, 2, 6, high_watermark=5))
@@ -339,6 +349,17 @@ def test_what_was_not_ordered_is_never_reported() -> None:
         one.node.on_snapshot_failed(0)
     with pytest.raises(InvariantBrokenError):
         one.node.on_epoch_opened(Offset(6), 0)
+
+
+def test_what_was_ordered_is_not_done_before_it_is_handed_out() -> None:
+    one = follower()
+    one.node.on_answered(one.asked()[-1].number, served(3, 2, 6, diverging=(1, 3)), one.now_ms)
+    with pytest.raises(InvariantBrokenError):
+        one.node.on_truncated(Offset(3), 0)
+    other, snapshot = follower(), SnapshotId(Offset(20), LeaderEpoch(3))
+    other.node.on_answered(other.asked()[-1].number, served(3, 2, 6, snapshot=snapshot), other.now_ms)
+    with pytest.raises(InvariantBrokenError):
+        other.node.on_snapshot_loaded(snapshot, 0)
 
 
 def test_a_truncation_never_reaches_what_was_committed_meanwhile() -> None:

@@ -171,6 +171,16 @@ def test_with_configured_voters_a_directory_makes_no_difference() -> None:
     assert [row.key.directory_id for row in other.node.describe().observers] == [UUID(int=9)]
 
 
+def test_a_directory_that_does_not_vote_makes_no_majority() -> None:
+    directories = VoterSet(tuple(Voter(ReplicaKey(BrokerId(one), UUID(int=one))) for one in (1, 2)), 1)
+    one = OneNode(voters=directories)
+    one.lead()
+    for _ in range(2):
+        one.wait(1_500)
+        one.ask(replace(fetch(2, 1, 1, 1), replica=ReplicaKey(BrokerId(2), UUID(int=9))))
+    assert one.is_in(Role.RESIGNED)
+
+
 def test_of_two_processes_with_the_id_of_a_configured_voter_one_counts_as_long_as_it_is_heard_of() -> None:
     one = leader(commit=False)
 
@@ -220,7 +230,7 @@ def test_waiting_fetches_are_bounded() -> None:
     assert one.ask(fetch(4, 3, 5, 3, 5)) is None
     assert one.node.leading is not None
     parked = one.node.leading._parked[key(4)]
-    one.node.leading._parked |= {key(number): parked for number in range(100, 100 + PARKED_MAX)}
+    one.node.leading._parked |= {key(number): parked for number in range(100, 99 + PARKED_MAX)}
     assert one.ask(fetch(5, 3, 5, 3, 5)) == served(3, 1, 5, high_watermark=5)
 
 
