@@ -335,8 +335,6 @@ class LeaderState:
             for voter in self.voters.voters
             if voter.key.node_id != self._who.key.node_id
         ]
-        if len(contacts_ms) < needed:
-            return None
         return sorted(contacts_ms, reverse=True)[needed - 1] + self._settings.fetch_timeout_ms * 3 // 2
 
     def _description(self, key: ReplicaKey, now_ms: int | None) -> ReplicaDescription:

@@ -25,7 +25,13 @@ from tidelog.metadata.difference import records_between
 from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.features import first_levels, knows_eligible_leaders, own_features
 from tidelog.metadata.image import ControllerImage, MetadataImage, RegisteredEndpoint
-from tidelog.metadata.records import ConfigRecord, FeatureLevelRecord, PartitionChangeRecord, decode_record
+from tidelog.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    decode_record,
+)
 
 NAME = "metadata.version"
 ELIGIBLE = "eligible.leader.replicas.version"
@@ -362,6 +368,17 @@ def test_who_is_there_keeps_its_seat_once_there_are_words_for_those_who_are_not(
     cluster.create("a", [ONE, TWO, THREE])
     before = cluster.partition("a")
     update(cluster, FeatureToUpdate(NAME, 27))
+    assert cluster.partition("a") == before
+
+
+def test_who_is_about_to_go_keeps_its_seat_where_there_were_words_before() -> None:
+    cluster = at(27, ONE, TWO)
+    cluster.create("a", [ONE, TWO])
+    cluster.write(
+        BrokerRegistrationChangeRecord(broker_id=TWO, broker_epoch=cluster.epochs[TWO], in_controlled_shutdown=1)
+    )
+    before = cluster.partition("a")
+    update(cluster, FeatureToUpdate(NAME, 29))
     assert cluster.partition("a") == before
 
 

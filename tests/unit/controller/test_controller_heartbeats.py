@@ -351,6 +351,32 @@ def test_what_lies_in_a_directory_that_failed_others_lead() -> None:
     assert cluster.journal.next_offset == end_offset, "all is said"
 
 
+@pytest.mark.parametrize("wants_shut_down", [False, True])
+def test_who_has_no_directory_left_is_about_to_stop_and_nothing_is_said_of_directories(
+    *, wants_shut_down: bool
+) -> None:
+    cluster = with_directories(7)
+    before = cluster.image.brokers[ONE].log_dirs
+    cluster.hear(ONE, failed=(UUID(int=7),), wants_shut_down=wants_shut_down)
+    assert cluster.image.brokers[ONE].log_dirs == before
+
+
+def test_a_directory_that_fails_changes_nothing_where_its_broker_holds_nothing_that_counts() -> None:
+    cluster = with_directories(7, 8)
+    cluster.create("b", [TWO, ONE])
+    topic_id = cluster.image.topics_by_name["b"].topic_id
+    cluster.write(PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=[TWO]))
+    before = cluster.partition("b")
+    cluster.hear(ONE, failed=(UUID(int=8),))
+    assert cluster.partition("b") == before
+
+
+def test_who_goes_says_nothing_more_of_its_directories() -> None:
+    cluster = with_directories(7, 8)
+    assert cluster.hear(ONE, failed=(UUID(int=7),), wants_shut_down=True) == MAY_GO
+    assert cluster.image.brokers[ONE].log_dirs == (UUID(int=7), UUID(int=8))
+
+
 def test_where_nobody_knows_what_lay_there_it_leaves_what_others_can_lead() -> None:
     cluster = with_directories(7, 8)
     cluster.create("b", [ONE, TWO])

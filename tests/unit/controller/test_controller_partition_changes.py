@@ -105,6 +105,20 @@ def test_of_several_that_leave_those_that_hold_nothing_change_nothing() -> None:
     assert without(partition((ONE,)), TWO, THREE, min_insync_replicas=1, is_active=alive(ONE)) is None
 
 
+def test_of_several_that_leave_at_once_the_next_to_lead_is_there() -> None:
+    left = without(partition(), ONE, TWO, min_insync_replicas=1, is_active=alive())
+    assert left is not None
+    assert (left.leader, left.isr) == (None, (THREE,))
+    led = without(partition(), ONE, TWO, min_insync_replicas=1, is_active=alive(THREE))
+    assert led is not None
+    assert (led.leader, led.leader_epoch, led.isr) == (THREE, 4, (THREE,))
+
+
+def test_nobody_is_in_sync_who_holds_no_replica_any_more() -> None:
+    moved = with_replicas(partition((ONE,)), (TWO, THREE), min_insync_replicas=None, is_active=alive(TWO, THREE))
+    assert (moved.isr, moved.leader) == ((), None)
+
+
 def test_a_reassignment_is_done_once_all_that_shall_hold_it_are_in_sync_and_one_of_them_leads() -> None:
     before = replace(partition(ALL, TWO), adding_replicas=(THREE,), removing_replicas=(ONE,))
     done = arrived(before, before)

@@ -13,7 +13,7 @@ from tidelog.controller import EarlyFence, Suspect, Suspicions
 from tidelog.controller.early_fencing import Doubt
 from tidelog.controller.sessions import SESSION_TIMEOUT_MS
 from tidelog.metadata.image import PartitionImage
-from tidelog.metadata.records import BrokerRegistrationChangeRecord, ConfigRecord
+from tidelog.metadata.records import BrokerRegistrationChangeRecord, ConfigRecord, PartitionChangeRecord
 
 FOUR = BrokerId(4)
 TOPIC = 2
@@ -86,6 +86,22 @@ def test_where_nobody_else_can_lead_anything_nothing_is_done() -> None:
     end_offset = watched.cluster.journal.next_offset
     assert watched.refuse(watched.close(ONE)) == EarlyFence(Doubt.NO_OTHER)
     assert watched.cluster.journal.next_offset == end_offset
+
+
+@pytest.mark.parametrize("is_fenced", [False, True])
+def test_one_that_is_eligible_leads_what_nobody_in_sync_can_if_it_is_there(*, is_fenced: bool) -> None:
+    watched = Watched([ONE, TWO])
+    watched.set("min.insync.replicas", "2")
+    topic_id = watched.cluster.image.topics_by_name[watched.topics[0]].topic_id
+    watched.cluster.write(
+        PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=[ONE], eligible_leader_replicas=[TWO])
+    )
+    if is_fenced:
+        watched.cluster.fence(TWO)
+        assert watched.refuse(watched.close(ONE)) == EarlyFence(Doubt.NO_OTHER)
+    else:
+        assert watched.refuse(watched.close(ONE)) == EarlyFence(None, 1, is_fenced=True)
+    assert watched.state().leader == (ONE if is_fenced else TWO)
 
 
 def test_a_suspicion_is_followed_once() -> None:

@@ -212,6 +212,19 @@ def test_a_configured_voter_that_tells_no_directory_is_still_the_one_that_told_o
     assert one.ask(fetch(2, 3, 5, 3)) == served(3, 1, 5, high_watermark=5)
     assert one.node.leading is not None
     assert one.node.leading.directory_of(BrokerId(2)) == UUID(int=5)
+    one.now_ms += 2_000
+    one.ask(fetch(2, 3, 5, 3, 5))
+    assert one.node.leading.directory_of(BrokerId(2)) == UUID(int=5)
+
+
+def test_who_takes_the_place_of_a_configured_voter_that_is_gone_has_nothing_of_what_that_had() -> None:
+    one = leader(commit=False)
+    one.ask(replace(fetch(2, 3, 5, 3), replica=ReplicaKey(BrokerId(2), UUID(int=5))))
+    assert one.node.describe().voters[1].log_end_offset == 5
+    one.now_ms += 2_000
+    one.node.on_snapshot_request(ReplicaKey(BrokerId(2), UUID(int=6)), LeaderEpoch(3), one.now_ms)
+    assert one.node.describe().voters[1].log_end_offset is None
+    assert not one.node.describe().observers
 
 
 def test_a_newer_fetch_of_a_replica_takes_the_place_of_its_older_one() -> None:
