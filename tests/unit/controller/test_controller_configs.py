@@ -370,6 +370,17 @@ def test_a_broker_keeps_the_listeners_that_clients_are_told_of() -> None:
     assert change(state, BROKER, ("listeners", DELETE, None)).code == Code.NONE
 
 
+def test_a_listener_that_another_broker_has_by_its_file_goes_on_speaking_what_it_does() -> None:
+    state = cluster()
+    other = BrokerToRegister(BrokerId(2), UUID(int=2), (RegisteredEndpoint("CLIENTS", "h", 9092),))
+    apply(state, state.decide_register_broker(other, next_offset=Offset(9)).records)
+    second = ResourceKey(ResourceType.BROKER, "2")
+    refused = change(state, second, ("listener.security.protocol.map", SET, "CLIENTS:SSL"))
+    assert refused.code is Code.INVALID_REQUEST
+    assert "CLIENTS speaks SSL" in (refused.message or "")
+    assert change(state, second, ("listener.security.protocol.map", SET, "OTHERS:SSL")).code is Code.NONE
+
+
 def test_topics_keep_what_does_nothing_and_refuse_tiers() -> None:
     state = cluster()
     assert change(state, TOPIC, ("file.delete.delay.ms", SET, "5")).code == Code.NONE

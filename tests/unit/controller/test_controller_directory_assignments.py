@@ -365,3 +365,14 @@ def test_a_replica_in_a_directory_that_failed_is_not_eligible_to_lead() -> None:
     lost = cluster.partition(0)
     assert (lost.leader, lost.isr, lost.eligible_leader_replicas) == (TWO, (TWO,), ())
     assert lost.last_known_eligible_leader_replicas == (ONE,)
+
+
+def test_a_replica_that_is_said_to_lie_in_one_failed_directory_after_the_other_is_known_to_have_been_eligible() -> None:
+    cluster = Cluster()
+    cluster.state.apply(ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2"))
+    cluster.assign((0, A))
+    cluster.fail(A)
+    assert cluster.partition(0).last_known_eligible_leader_replicas == (ONE,)
+    cluster.assign((0, OTHER))
+    assert cluster.partition(0).directories[0] == OTHER
+    assert cluster.partition(0).last_known_eligible_leader_replicas == (ONE,)

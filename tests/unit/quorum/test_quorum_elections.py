@@ -203,6 +203,16 @@ def test_however_long_a_snapshot_takes_the_leader_has_its_time_afterwards(*, is_
     assert took(one, Role.PROSPECTIVE) == 2_000
 
 
+def test_however_long_a_truncation_takes_the_leader_has_its_time_afterwards() -> None:
+    one = follower(MOST)
+    one.answer(served(3, 2, 6, diverging=(1, 4)))
+    one.wait(60_000)
+    one.lineage.truncate_from_end(Offset(4))
+    one.node.on_truncated(Offset(4), one.now_ms)
+    assert one.is_in(Role.FOLLOWER)
+    assert took(one, Role.PROSPECTIVE) == 2_000
+
+
 def test_who_waited_for_its_disk_alone_tries_as_soon_as_that_is_done() -> None:
     one = follower(LEAST)
     one.answer(served(3, 2, 6, snapshot=SnapshotId(Offset(20), LeaderEpoch(3))))

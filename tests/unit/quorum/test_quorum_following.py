@@ -139,6 +139,14 @@ def test_a_leader_that_is_in_an_older_epoch_is_asked_again(answer: FetchAnswer) 
     assert one.ready.requests[0].target == 2
 
 
+def test_a_leader_that_cannot_serve_yet_is_followed_on() -> None:
+    one = follower()
+    one.answer(FetchAnswer(Code.NOT_LEADER_OR_FOLLOWER, LeaderEpoch(3), BrokerId(2), Offset(6)))
+    assert one.is_in(Role.FOLLOWER)
+    assert one.node.standing.leader_id == 2
+    one.wait_for_request(2)
+
+
 def test_an_observer_that_asks_others_for_its_leader_keeps_it_until_they_know_better() -> None:
     one = follower(number=9)
     one.fail()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tidelog.base.errors import InvariantBrokenError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.quorum import QuorumLog, SnapshotId
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
@@ -101,3 +102,8 @@ def test_an_epoch_that_this_log_never_had_ends_where_the_log_does() -> None:
     log = found(0, 8, [(1, 0), (2, 5)])
     assert log.truncation_point(EpochEntry(LeaderEpoch(9), Offset(6))) == 6
     assert log.truncation_point(EpochEntry(LeaderEpoch(9), Offset(9))) == 8
+
+
+def test_a_log_that_does_not_start_at_0_has_a_snapshot() -> None:
+    with pytest.raises(InvariantBrokenError, match="the metadata log starts at 4, no snapshot"):
+        found(4, 8, [(2, 4)]).correction_of(Offset(0), LeaderEpoch(0))
