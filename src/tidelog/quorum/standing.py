@@ -77,7 +77,7 @@ class Standing:
 
     def is_leader_alive(self, now_ms: int, fetch_timeout_ms: int) -> bool:
         """Whether we follow a leader that was heard of within the fetch time-out."""
-        if self.role is not Role.FOLLOWER or self.is_leader_lost or self.last_contact_ms is None:
+        if self.is_leader_lost or self.last_contact_ms is None:
             return False
         return now_ms < self.last_contact_ms + fetch_timeout_ms
 

@@ -376,3 +376,31 @@ def test_a_replica_that_is_said_to_lie_in_one_failed_directory_after_the_other_i
     cluster.assign((0, OTHER))
     assert cluster.partition(0).directories[0] == OTHER
     assert cluster.partition(0).last_known_eligible_leader_replicas == (ONE,)
+
+
+def test_a_broker_without_a_replica_has_none_that_could_have_failed() -> None:
+    cluster = Cluster()
+    cluster.create_alone(B)
+    cluster.fail(B)
+    brokers = cluster.state.metadata.brokers
+    assert [lies_online(cluster.alone(), brokers[one]) for one in (ONE, TWO)] == [False, True]
+
+
+def test_a_directory_that_was_replaced_changes_what_lay_in_it_in_sync_or_not_and_nothing_else() -> None:
+    cluster = Cluster()
+    new = TopicToCreate("others", assignments=((0, (TWO,)),))
+    cluster.run(cluster.state.decide_create_topics([new], rng=Others()))
+    others = cluster.state.metadata.topics_by_name["others"].topic_id
+    lies = ReplicaInDirectory(others, PartitionIndex(0), UUID(int=1_003))
+    cluster.run(cluster.state.decide_assign_directories(TWO, cluster.epochs[TWO], [lies]))
+    before = cluster.state.metadata.topics_by_name["others"].partitions[0]
+    cluster.assign((0, B), (1, A))
+    cluster.state.apply(PartitionChangeRecord(topic_id=cluster.topic_id, partition_id=0, isr=[TWO], leader=TWO))
+    was = cluster.partition(0)
+    cluster.restart(A, OTHER)
+    now = cluster.partition(0)
+    assert (now.isr, now.leader, now.leader_epoch) == (was.isr, was.leader, was.leader_epoch)
+    assert now.partition_epoch == was.partition_epoch + 1
+    assert now.directories == (), "its broker has to choose one"
+    assert cluster.partition(1).directories[0] == A
+    assert cluster.state.metadata.topics_by_name["others"].partitions[0] == before

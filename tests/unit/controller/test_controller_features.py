@@ -245,6 +245,7 @@ def test_the_quorum_says_whether_its_voters_can_go_into_the_log() -> None:
         "kraft.version", Code.INVALID_UPDATE_VERSION, "voter 3 has not fetched"
     )
     assert ask(cluster, there, up).code == Code.NONE
+    assert ask(cluster, replace(there, why_not_in_log="it is there"), up).code == Code.NONE
     assert ask(cluster, there, down).code is Code.INVALID_UPDATE_VERSION
     assert "do not go back into the settings" in (ask(cluster, there, down).message or "")
     assert ask(cluster, can, down).code == Code.NONE, "nothing changes"
@@ -363,6 +364,19 @@ def test_a_downgrade_takes_out_only_what_the_lower_level_cannot_say(
     assert leadership(cluster.partition("a")) == leadership(before)
 
 
+def test_where_no_directory_is_known_a_downgrade_says_nothing_of_partitions() -> None:
+    cluster = at(20)
+    two_directories = replace(
+        cluster.registration(ONE), features=own_features(), log_dirs=(DIRECTORY, UUID(int=DIRECTORY.int + 1))
+    )
+    cluster.epochs[ONE] = cluster.run(cluster.decide_register(two_directories)).broker_epoch
+    cluster.unfence(ONE)
+    cluster.create("a", [ONE])
+    assert cluster.partition("a").directories == ()
+    (record,) = batch_of(cluster, FeatureToUpdate(NAME, 16, UNSAFELY))
+    assert isinstance(record, FeatureLevelRecord)
+
+
 def test_who_is_there_keeps_its_seat_once_there_are_words_for_those_who_are_not() -> None:
     cluster = at(22, ONE, TWO, THREE)
     cluster.create("a", [ONE, TWO, THREE])
@@ -413,6 +427,15 @@ def test_what_a_level_gave_is_said_in_the_batch_of_the_upgrade(before: int, leve
     assert cluster.image.features[ELIGIBLE] == 1
 
 
+def test_what_a_level_gave_is_said_with_the_next_change_of_any_feature() -> None:
+    cluster = at(30, ONE)
+    cluster.write(FeatureLevelRecord(name="transaction.version", feature_level=2))
+    assert batch_of(cluster, FeatureToUpdate("transaction.version", 1, SAFELY)) == (
+        FeatureLevelRecord(name="transaction.version", feature_level=1),
+        FeatureLevelRecord(name=ELIGIBLE, feature_level=1),
+    )
+
+
 def test_to_levels_that_older_releases_know_nothing_is_said_of_it() -> None:
     """They do not know the feature, and could not join again; they go by metadata.version, and so does this one."""
     cluster = at(23, ONE)
@@ -446,6 +469,16 @@ def test_lowering_it_clears_who_is_eligible_in_the_same_batch(
     assert update(cluster, FeatureToUpdate(ELIGIBLE, 1))[0].code == Code.NONE
     assert cluster.partition("gone").eligible_leader_replicas == (TWO,)
     assert cluster.partition("a").eligible_leader_replicas == (ONE,)
+
+
+def test_below_its_level_nobody_is_known_to_have_been_eligible_either() -> None:
+    cluster = at(27, ONE, TWO)
+    cluster.create("a", [ONE, TWO])
+    topic_id = cluster.image.topics_by_name["a"].topic_id
+    cluster.write(PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=[ONE], last_known_elr=[TWO]))
+    update(cluster, FeatureToUpdate(NAME, 22, UNSAFELY))
+    assert cluster.partition("a").last_known_eligible_leader_replicas == ()
+    assert leadership(cluster.partition("a")) == (1, 0, (1,))
 
 
 def test_below_its_level_nothing_is_said_of_it_and_above_nothing_is_remembered() -> None:
@@ -536,10 +569,12 @@ def test_what_a_level_rewrites_comes_in_portions_that_are_as_they_would_be_at_on
         whole = cluster.state.decide_update_features([step])
         assert whole.is_divisible
         records: list[object] = []
+        sizes = []
         for portion in whole.portions:
-            assert len(portion) <= 2
+            sizes.append(len(portion))
             cluster.write(*portion)
             records += portion
+        assert max(sizes) == (2 if step is down else 1)
         assert tuple(records) == at_once.records
     assert level_of(cluster) == 27
 
@@ -602,6 +637,7 @@ def test_a_voter_that_nobody_knows_holds_a_level_back_and_no_downgrade() -> None
     assert refused.code is Code.INVALID_UPDATE_VERSION
     assert "controller 9 votes and has not registered, so what it can work at is not known" in (refused.message or "")
     assert ask(cluster, told, FeatureToUpdate(NAME, 25, SAFELY)).code == Code.NONE
+    assert ask(cluster, told, FeatureToUpdate(ELIGIBLE, 0, SAFELY)).code == Code.NONE
     assert ask(cluster, told, FeatureToUpdate(NAME, 27)).code == Code.NONE, "that is no change"
     own = replace(cluster.state.settings, node_id=BrokerId(9))
     cluster.state.settings = own

@@ -12,7 +12,12 @@ from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset
 from tidelog.controller import Heartbeat, HeartbeatReply
 from tidelog.controller.sessions import SESSION_TIMEOUT_MS
-from tidelog.metadata.records import BrokerRegistrationChangeRecord, ConfigRecord, PartitionChangeRecord
+from tidelog.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    PartitionChangeRecord,
+    UnregisterBrokerRecord,
+)
 
 IN, OUT, MAY_GO = (
     HeartbeatReply(is_caught_up=True, is_fenced=False),
@@ -93,6 +98,15 @@ def test_all_who_fell_silent_are_fenced_in_one_batch() -> None:
     assert set(cluster.expire()) == {ONE, TWO}
     state = cluster.partition("a")
     assert (state.leader, state.isr) == (THREE, (THREE,))
+
+
+def test_who_is_registered_no_longer_or_anew_is_not_fenced_for_its_silence() -> None:
+    cluster = three([TWO])
+    cluster.write(UnregisterBrokerRecord(broker_id=ONE, broker_epoch=cluster.epochs[ONE]))
+    cluster.register(TWO)
+    cluster.unfence(TWO)
+    cluster.now_ms += SESSION_TIMEOUT_MS
+    assert cluster.expire() == (THREE,)
 
 
 def test_who_was_never_let_in_ends_unnoticed() -> None:

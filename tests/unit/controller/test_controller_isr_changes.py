@@ -137,8 +137,12 @@ def test_nobody_joins_with_a_replica_in_a_directory_that_failed() -> None:
 
 def test_only_the_leader_asks_and_only_its_registered_incarnation() -> None:
     assert refusal_of(CHANGE, sender=TWO) == Code.INVALID_REQUEST
-    for sender, epoch in ((ONE, 100), (ONE, 102), (BrokerId(9), 109)):
-        with pytest.raises(KafkaError) as refused:
+    for sender, epoch, says in (
+        (ONE, 100, "is registered at 101"),
+        (ONE, 102, "is registered at 101"),
+        (BrokerId(9), 109, "is not registered"),
+    ):
+        with pytest.raises(KafkaError, match=says) as refused:
             alter_partition(
                 PARTITION, CHANGE, BROKERS, sender=sender, sender_epoch=BrokerEpoch(epoch), min_insync_replicas=2
             )

@@ -363,6 +363,14 @@ def test_that_a_broker_shuts_down_is_said_once_however_many_portions_it_takes() 
     assert leaders(cluster) == [TWO] * COUNT
 
 
+def test_who_is_fenced_may_go_at_once_however_many_partitions_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan_module, "LOOKS_PER_CHANGE", 1)
+    cluster = cluster_of(*[[TWO, THREE]] * COUNT)
+    cluster.begin_sessions()
+    cluster.fence(ONE)
+    assert cluster.hear(ONE, wants_shut_down=True).should_shut_down
+
+
 def test_a_broker_that_shuts_down_gives_to_one_that_is_eligible_what_nobody_in_sync_can_take() -> None:
     cluster = cluster_of([ONE, TWO], [ONE, TWO])
     topic_id = TopicId(cluster.image.topics_by_name["a"].topic_id)

@@ -10,6 +10,7 @@ from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.quorum import (
     EpochBegun,
     FetchAnswer,
+    QuorumSettings,
     QuorumState,
     Role,
     SnapshotId,
@@ -40,6 +41,17 @@ def lose(one: OneNode) -> None:
     for other in (2, 3):
         one.answer(VoteAnswer(Code.NONE, one.node.standing.leader_epoch, None), other)
     assert not one.is_in(Role.PROSPECTIVE)
+
+
+def test_the_times_are_kafkas_unless_they_are_set() -> None:
+    assert QuorumSettings() == QuorumSettings(
+        election_timeout_ms=1_000,
+        election_backoff_ms_max=1_000,
+        fetch_timeout_ms=2_000,
+        request_timeout_ms=2_000,
+        retry_backoff_ms=20,
+        fetch_wait_ms_max=500,
+    )
 
 
 # When it tries.

@@ -9,7 +9,7 @@ from support.worlds.quorum_world import QuorumWorld
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.quorum import FetchAnswer, QuorumFetch, QuorumState, Role, SnapshotId
-from tidelog.quorum.recovering import PROBE_OFFSET
+from tidelog.quorum.recovering import PROBE_OFFSET, Recovering
 
 LOST = QuorumState(LeaderEpoch(0), is_lost=True)
 
@@ -87,6 +87,13 @@ def test_what_a_leader_told_counts_for_its_epoch_only() -> None:
     node.answer(served(3, 2, PROBE_OFFSET, high_watermark=0, diverging=(3, 1)))
     node.follow(4, 3)
     assert last_fetch(node) == (PROBE_OFFSET, 4)
+
+
+def test_what_is_committed_stays_so_whatever_the_leader_tells_later() -> None:
+    recovering = Recovering()
+    for told, committed in ((None, 0), (5, 5), (None, 5), (3, 5), (8, 8)):
+        recovering.on_high_watermark(None if told is None else Offset(told))
+        assert recovering.committed == committed
 
 
 def test_a_tail_that_the_leader_lacks_is_cut_and_never_counted() -> None:

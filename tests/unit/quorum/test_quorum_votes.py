@@ -93,6 +93,12 @@ def test_a_log_of_one_record_is_saved_as_one_that_has_some() -> None:
     )
 
 
+def test_a_vote_is_asked_for_where_nothing_is_said_of_a_pre_vote() -> None:
+    one = OneNode(state=QuorumState(LeaderEpoch(3)))
+    one.ask(VoteRequested(LeaderEpoch(4), key(2), key(1), LeaderEpoch(0), Offset(0)))
+    assert one.saved == QuorumState(LeaderEpoch(4), voted_id=BrokerId(2))
+
+
 def test_a_pre_vote_is_no_vote() -> None:
     one = OneNode(state=QuorumState(LeaderEpoch(3)))
     assert one.ask_vote(2, 3, 0, 0, is_pre_vote=True)
