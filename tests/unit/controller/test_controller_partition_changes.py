@@ -114,6 +114,25 @@ def test_of_several_that_leave_at_once_the_next_to_lead_is_there() -> None:
     assert (led.leader, led.leader_epoch, led.isr) == (THREE, 4, (THREE,))
 
 
+def test_who_is_neither_in_sync_nor_eligible_is_never_elected_cleanly() -> None:
+    with pytest.raises(InvariantBrokenError, match="broker 1 may not lead"):
+        led_by(partition((TWO,), None, eligible=(THREE,)), ONE, min_insync_replicas=2)
+
+
+def test_each_unclean_election_begins_an_epoch_that_may_lack_something_whatever_the_one_before_did() -> None:
+    before = replace(partition((), None), unclean_epoch=LeaderEpoch(3))
+    led = elected_uncleanly(before, min_insync_replicas=2, is_active=alive(TWO))
+    assert (led.leader, led.leader_epoch, led.unclean_epoch) == (TWO, 4, 4)
+
+
+@pytest.mark.parametrize("unclean_epoch", [None, LeaderEpoch(2)])
+def test_a_change_that_loses_nothing_says_nothing_of_a_loss(unclean_epoch: LeaderEpoch | None) -> None:
+    before = replace(partition(), unclean_epoch=unclean_epoch)
+    moved = with_replicas(before, (TWO, FOUR), min_insync_replicas=1, is_active=alive(TWO, FOUR))
+    assert (moved.leader, moved.leader_epoch, moved.unclean_epoch) == (TWO, 4, unclean_epoch)
+    assert leave(before, ONE, TWO).unclean_epoch == unclean_epoch
+
+
 def test_nobody_is_in_sync_who_holds_no_replica_any_more() -> None:
     moved = with_replicas(partition((ONE,)), (TWO, THREE), min_insync_replicas=None, is_active=alive(TWO, THREE))
     assert (moved.isr, moved.leader) == ((), None)

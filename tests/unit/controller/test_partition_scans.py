@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import pytest
+
 from tidelog.base.ids import PartitionIndex, TopicId
 from tidelog.controller.partition_scan import PartitionScan, PartitionScans
 from tidelog.metadata import MetadataDraft, MetadataImage
 from tidelog.metadata.records.brokers import UnregisterBrokerRecord
-from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, TopicRecord
+from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
 TOPIC = TopicId(UUID(int=500))
 
@@ -43,6 +45,38 @@ def test_what_changes_behind_a_pass_has_its_turn_again() -> None:
     state.change(0)
     assert not scan.is_done
     assert state.seen_by(scan) == [0]
+    assert scan.is_done
+
+
+def test_a_pass_that_began_by_itself_is_told_from_then_on() -> None:
+    state = State()
+    scan = PartitionScan(state.metadata)
+    assert not scan.has_brokers_changed
+    assert state.scans.pass_over(scan) is scan
+    assert state.seen_by(scan) == [0, 1]
+    state.change(1)
+    assert state.seen_by(scan) == [1]
+
+
+def test_what_changed_is_looked_at_in_portions_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = State()
+    scan = state.scans.pass_over(None)
+    assert state.seen_by(scan) == [0, 1]
+    state.change(0)
+    state.change(1)
+    monkeypatch.setattr("tidelog.controller.partition_scan.LOOKS_PER_CHANGE", 1)
+    looks = [[index for _, _, index, _ in scan.portion(state.metadata, 1)] for _ in range(3)]
+    assert sorted(looks) == [[], [0], [1]]
+    assert scan.is_done
+
+
+def test_what_changed_and_is_gone_is_passed_over() -> None:
+    state = State()
+    scan = state.scans.pass_over(None)
+    assert state.seen_by(scan) == [0, 1]
+    state.change(0)
+    state.apply(RemoveTopicRecord(topic_id=TOPIC))
+    assert state.seen_by(scan) == []
     assert scan.is_done
 
 

@@ -299,6 +299,16 @@ def test_fetches_wait_for_the_epoch_to_be_open_and_are_judged_then() -> None:
     assert one.answer_to(ticket) == served(3, 1, 6, diverging=(1, 4))
 
 
+def test_a_sync_of_what_was_there_before_commits_nothing_before_the_epoch_is_open() -> None:
+    one = OneNode(lineage=((1, 0),), log_end=4, state=QuorumState(LeaderEpoch(2)))
+    one.wait_for(Role.PROSPECTIVE)
+    one.vote_for_it(2, 3)
+    one.vote_for_it(2, 3)
+    one.node.on_synced(Offset(4), one.now_ms)
+    assert one.is_in(Role.LEADER)
+    assert one.node.high_watermark is None
+
+
 def test_a_fetch_that_waits_for_the_epoch_to_be_open_waits_for_no_time() -> None:
     one = OneNode(lineage=((1, 0),), log_end=4, state=QuorumState(LeaderEpoch(2)))
     one.wait_for(Role.PROSPECTIVE)

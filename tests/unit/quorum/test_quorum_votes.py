@@ -411,6 +411,15 @@ def test_another_than_its_leader_cannot_end_the_epoch() -> None:
     assert leading.is_in(Role.LEADER)
 
 
+def test_who_led_succeeds_nobody_in_its_own_epoch() -> None:
+    resigned = OneNode()
+    resigned.lead()
+    resigned.wait(3_000)
+    assert resigned.is_in(Role.RESIGNED)
+    resigned.end(1, 2, 1)  # nobody else led in it
+    assert resigned.is_in(Role.RESIGNED)
+
+
 def test_who_is_refused_by_the_others_follows_on_and_believes_its_closed_connection() -> None:
     one = OneNode(
         voters=voter_set(1, 2, 3, 4, 5), lineage=((1, 0), (3, 4)), log_end=6, state=QuorumState(LeaderEpoch(3))
