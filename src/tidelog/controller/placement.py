@@ -56,7 +56,7 @@ def place(
         chosen = [leader]
         _choose(chosen, others, racks, replication_factor)
         if len(chosen) < replication_factor:
-            turn = index % len(in_reserve) if in_reserve else 0
+            turn = index % len(in_reserve)
             _choose(chosen, in_reserve[turn:] + in_reserve[:turn], racks, replication_factor)
         assignments.append(tuple(chosen))
     return assignments

@@ -32,7 +32,7 @@ def decide_alter_reassignments(
     settings: ControllerSettings,
     partitions: Sequence[PartitionToReassign],
     *,
-    allows_factor_change: bool = True,
+    allows_factor_change: bool,
 ) -> Decision[tuple[ReassignedPartition, ...]]:
     """Begin reassignments, or cancel them: each on its own, those that can be in one batch.
 

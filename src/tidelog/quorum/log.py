@@ -81,7 +81,7 @@ class QuorumLog:
         if fetch_offset < self.log_start_offset or is_out_of_sight:
             invariant(self.snapshot is not None, "the metadata log starts at {}, no snapshot", self.log_start_offset)
             last = SnapshotId(fetch_offset, last_fetched_epoch)
-            return None if fetch_offset == self.log_start_offset and last == self.snapshot else self.snapshot
+            return None if last == self.snapshot else self.snapshot
         end = self.lineage.end_offset_for(last_fetched_epoch, self.log_end_offset)
         if end is None:
             return EpochEntry(self.last_leader_epoch, self.log_end_offset)

@@ -126,7 +126,8 @@ def test_the_same_process_registers_again() -> None:
     cluster.create("a", [ONE])
     end_offset = cluster.journal.next_offset
     cluster.begin_sessions()
-    assert cluster.register_beside(registration) == BrokerChange(cluster.epochs[ONE])
+    for _ in range(2):
+        assert cluster.register_beside(registration) == BrokerChange(cluster.epochs[ONE])
     assert cluster.journal.next_offset == end_offset
     moved = replace(registration, endpoints=(RegisteredEndpoint("PLAINTEXT", "elsewhere", 9092),))
     cluster.run(cluster.decide_register(moved))
@@ -294,7 +295,10 @@ def test_the_incarnation_that_is_meant_is_unregistered_and_no_other_one() -> Non
     cluster.start(ONE)
     old = cluster.epochs[ONE]
     cluster.register(ONE)
-    assert cluster.state.decide_unregister_broker(ONE, old).records == ()
+    cluster.unfence(ONE)
+    cluster.begin_sessions()
+    assert cluster.state.decide_unregister_broker(ONE, old, sessions=cluster.sessions, now_ms=0).records == ()
+    assert cluster.sessions.is_alive(ONE, 0)
     cluster.run(cluster.state.decide_unregister_broker(ONE, cluster.epochs[ONE]))
     assert ONE not in cluster.image.brokers
     assert cluster.state.decide_unregister_broker(ONE, old).records == (), "it is gone already"

@@ -404,3 +404,12 @@ def test_a_directory_that_was_replaced_changes_what_lay_in_it_in_sync_or_not_and
     assert now.directories == (), "its broker has to choose one"
     assert cluster.partition(1).directories[0] == A
     assert cluster.state.metadata.topics_by_name["others"].partitions[0] == before
+
+
+def test_a_broker_that_is_registered_no_longer_has_no_directory_that_could_have_failed() -> None:
+    cluster = Cluster()
+    cluster.state.apply(ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2"))
+    cluster.assign((0, A))
+    cluster.run(cluster.state.decide_unregister_broker(ONE))
+    assert cluster.partition(0).eligible_leader_replicas == (ONE,)
+    assert cluster.run(cluster.state.decide_pending_changes()) == 0

@@ -125,6 +125,7 @@ def test_validating_adds_nothing() -> None:
         (to(3, (1, 9)), Code.INVALID_REPLICA_ASSIGNMENT, "broker 9, which is not registered"),
         (TopicToGrow("nowhere", 3), Code.UNKNOWN_TOPIC_OR_PARTITION, "nowhere"),
         (TopicToGrow("__consumer_offsets", 60), Code.INVALID_TOPIC_EXCEPTION, "belongs to the cluster"),
+        (TopicToGrow("__cluster_metadata", 60), Code.INVALID_TOPIC_EXCEPTION, "belongs to the cluster"),
     ],
 )
 def test_what_is_wrong_is_refused(topic: TopicToGrow, code: Code, says: str) -> None:
@@ -146,6 +147,8 @@ def test_a_topic_whose_replicas_move_waits() -> None:
     state = cluster()
     topic_id = state.metadata.topics_by_name["t"].topic_id
     state.apply(PartitionChangeRecord(partition_id=1, topic_id=topic_id, adding_replicas=[3]))
+    assert grow(state, to(3))[0].code == Code.REASSIGNMENT_IN_PROGRESS
+    state.apply(PartitionChangeRecord(partition_id=1, topic_id=topic_id, adding_replicas=[], removing_replicas=[2]))
     assert grow(state, to(3))[0].code == Code.REASSIGNMENT_IN_PROGRESS
 
 

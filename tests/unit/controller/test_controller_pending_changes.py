@@ -107,6 +107,31 @@ def test_a_fence_comes_first_and_the_rest_follows_in_portions() -> None:
     assert cluster.state.decide_pending_changes().records == ()
 
 
+@pytest.mark.parametrize(
+    ("record", "is_so"),
+    [
+        (ConfigRecord(resource_type=2, resource_name="a", name="unclean.leader.election.enable", value="true"), True),
+        (ConfigRecord(resource_type=2, resource_name="a", name="min.insync.replicas", value="1"), False),
+        (BrokerRegistrationChangeRecord(broker_id=ONE, broker_epoch=1, fenced=1), True),
+        (PartitionChangeRecord(partition_id=0, topic_id=UUID(int=500), leader=1), False),
+    ],
+)
+def test_more_may_be_to_do_where_brokers_change_or_who_may_lead(record: object, *, is_so: bool) -> None:
+    assert pending_changes_module.leaves_pending_changes(record) is is_so
+
+
+def test_no_session_begins_before_the_last_portion_of_a_registration() -> None:
+    cluster = cluster_of(*[ALL] * COUNT)
+    cluster.run(cluster.state.decide_alter_configs([needs("3")]))
+    while cluster.run(cluster.state.decide_unregister_broker(ONE)).has_more:
+        pass
+    cluster.begin_sessions()
+    registration = cluster.registration(ONE)
+    while cluster.register_beside(registration).has_more:
+        assert not cluster.sessions.is_alive(ONE, cluster.now_ms)
+    assert cluster.sessions.is_alive(ONE, cluster.now_ms)
+
+
 def test_a_small_fence_is_one_batch() -> None:
     cluster = cluster_of([ONE, TWO])
     cluster.fence(ONE)

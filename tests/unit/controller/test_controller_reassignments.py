@@ -391,6 +391,21 @@ def test_which_are_under_way() -> None:
     assert reassignments(state.metadata, [TopicPartition("flights", PartitionIndex(-1))]) == ()
 
 
+def test_they_are_listed_by_topic_and_partition() -> None:
+    state = cluster()
+    for number, (name, count) in enumerate((("b", 1), ("a", 2))):
+        topic_id = TopicId(UUID(int=90 + number))
+        state.apply(TopicRecord(name=name, topic_id=topic_id))
+        for index in range(count):
+            moves = PartitionRecord(
+                partition_id=index, topic_id=topic_id, replicas=[1, 2], isr=[1], leader=1, adding_replicas=[2]
+            )
+            state.apply(moves)
+    found = [one.topic_partition for one in reassignments(state.metadata)]
+    assert [(one.topic, one.partition) for one in found] == [("a", 0), ("a", 1), ("b", 0)]
+    assert [one.topic_partition for one in reassignments(state.metadata, found[::-1])] == found
+
+
 def test_what_is_in_sync_may_be_all_that_is_left_at_once() -> None:
     state = cluster()
     add(state, 1, 2, 3, isr=(1, 2))
@@ -427,7 +442,7 @@ def test_one_is_done_once_those_that_stay_are_in_sync_and_one_of_them_leads(
     done = completed(partition, min_insync_replicas=1, is_active=lambda broker: broker in alive)
     assert (done is not None) == is_done
     if done is not None:
-        assert (done.replicas, done.isr, done.leader) == ((2,), (2,), 2)
+        assert (done.replicas, done.isr, done.leader, done.directories) == ((2,), (2,), 2, ())
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ def found(start: int, end: int, entries: Entries, snapshot: SnapshotId | None = 
     [
         (0, 20, [(1, 0), (2, 12)]),
         (0, 9, [(1, 0)]),
+        (0, 9, [(1, 0), (2, 9)]),  # an epoch that was to be opened
+        (0, 20, [(1, 0), (2, 9)]),
         (9, 20, [(1, 9), (2, 12)]),
         (9, 9, [(1, 9)]),
         (0, 20, [(1, 9), (2, 12)]),  # a kill between the lineage that begins at the log start, and the log start
@@ -88,6 +90,12 @@ def test_what_only_a_snapshot_covers_is_to_be_loaded(
     snapshot = SnapshotId(Offset(start), LeaderEpoch(2))
     correction = found(start, 8, [(2, start)], snapshot).correction_of(Offset(offset), LeaderEpoch(last_epoch))
     assert correction == (snapshot if has_to_load else None)
+
+
+def test_only_what_is_older_than_all_epochs_of_the_log_is_out_of_its_sight() -> None:
+    log = found(4, 8, [(2, 4), (3, 6)], SnapshotId(Offset(4), LeaderEpoch(2)))
+    assert log.correction_of(Offset(5), LeaderEpoch(2)) is None
+    assert log.correction_of(Offset(7), LeaderEpoch(2)) == EpochEntry(LeaderEpoch(2), Offset(6))
 
 
 def test_a_log_behind_a_snapshot_of_an_older_epoch_goes_on_from_it() -> None:
