@@ -79,6 +79,15 @@ def test_what_is_committed_is_never_cut() -> None:
         one.answer(served(3, 2, 6, diverging=(1, 3)))
 
 
+def test_what_only_the_snapshot_covers_is_never_cut_though_nothing_is_known_to_be_committed() -> None:
+    snapshot = SnapshotId(Offset(4), LeaderEpoch(2))
+    one = OneNode(lineage=((2, 4),), log_end=6, log_start=4, snapshot=snapshot, state=QuorumState(LeaderEpoch(3)))
+    one.unanswered.clear()
+    one.follow(3, 2)
+    with pytest.raises(InvariantBrokenError, match="has the metadata log up to 2 only, 4 is committed"):
+        one.answer(served(3, 2, 6, diverging=(1, 2)))
+
+
 def test_an_answer_that_would_cut_nothing_is_asked_for_again_later() -> None:
     one = follower()
     ready = one.answer(served(3, 2, 6, diverging=(2, 9)))

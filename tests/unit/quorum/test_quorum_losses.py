@@ -8,8 +8,9 @@ from support.worlds.quorum_node import OneNode, fetch, served, voter_set
 from support.worlds.quorum_world import QuorumWorld
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
-from tidelog.quorum import FetchAnswer, QuorumFetch, QuorumState, Role, SnapshotId
+from tidelog.quorum import FetchAnswer, QuorumFetch, QuorumLog, QuorumState, Role, SnapshotId
 from tidelog.quorum.recovering import PROBE_OFFSET, Recovering
+from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 
 LOST = QuorumState(LeaderEpoch(0), is_lost=True)
 
@@ -94,6 +95,40 @@ def test_what_is_committed_stays_so_whatever_the_leader_tells_later() -> None:
     for told, committed in ((None, 0), (5, 5), (None, 5), (3, 5), (8, 8)):
         recovering.on_high_watermark(None if told is None else Offset(told))
         assert recovering.committed == committed
+
+
+@pytest.mark.parametrize(
+    ("barrier", "told", "synced", "is_done"),
+    [
+        (None, None, 9, False),
+        (None, 9, 9, False),  # it has not asked yet
+        (5, None, 9, False),
+        (5, 5, 9, False),  # all that is committed was written before
+        (5, 6, 5, False),  # what was written since is not on its disk
+        (5, 6, 6, True),
+        (5, 9, 9, True),
+    ],
+)
+def test_it_has_recovered_with_a_record_beyond_the_barrier_that_is_committed_and_on_its_disk(
+    barrier: int | None, told: int | None, synced: int, *, is_done: bool
+) -> None:
+    recovering = Recovering()
+    if barrier is not None:
+        recovering.on_probed(EpochEntry(LeaderEpoch(3), Offset(barrier)), None, LeaderEpoch(3))
+    log = QuorumLog(Offset(0), Offset(synced), LeaderEpochLineage([(LeaderEpoch(3), Offset(0))]))
+    assert recovering.is_done(log, None if told is None else Offset(told)) == is_done
+
+
+@pytest.mark.parametrize(("ends", "barrier"), [(None, None), ((2, 5), None), ((4, 5), None), ((3, 5), 5)])
+def test_the_barrier_is_where_the_leaders_log_ends_and_no_older_epoch_in_it(
+    ends: tuple[int, int] | None, barrier: int | None
+) -> None:
+    recovering = Recovering()
+    entry = None if ends is None else EpochEntry(LeaderEpoch(ends[0]), Offset(ends[1]))
+    recovering.on_probed(entry, None, LeaderEpoch(3))
+    assert recovering.barrier == barrier
+    recovering.on_probed(EpochEntry(LeaderEpoch(3), Offset(9)), Offset(4), LeaderEpoch(3))
+    assert (recovering.barrier, recovering.committed) == (barrier or 9, 4), "it stays where it was first"
 
 
 def test_a_tail_that_the_leader_lacks_is_cut_and_never_counted() -> None:
