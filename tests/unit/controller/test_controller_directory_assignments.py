@@ -384,6 +384,7 @@ def test_a_broker_without_a_replica_has_none_that_could_have_failed() -> None:
     cluster.fail(B)
     brokers = cluster.state.metadata.brokers
     assert [lies_online(cluster.alone(), brokers[one]) for one in (ONE, TWO)] == [False, True]
+    assert lies_online(cluster.alone(), replace(brokers[ONE], log_dirs=())), "it said nothing of any"
 
 
 def test_a_directory_that_was_replaced_changes_what_lay_in_it_in_sync_or_not_and_nothing_else() -> None:

@@ -244,6 +244,7 @@ def test_the_quorum_says_whether_its_voters_can_go_into_the_log() -> None:
     assert ask(cluster, cannot, up) == UpdatedFeature(
         "kraft.version", Code.INVALID_UPDATE_VERSION, "voter 3 has not fetched"
     )
+    assert ask(cluster, cannot, FeatureToUpdate("group.version", 1)).code == Code.NONE, "which has no part in that"
     assert ask(cluster, there, up).code == Code.NONE
     assert ask(cluster, replace(there, why_not_in_log="it is there"), up).code == Code.NONE
     assert ask(cluster, there, down).code is Code.INVALID_UPDATE_VERSION

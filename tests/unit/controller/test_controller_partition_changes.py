@@ -133,6 +133,18 @@ def test_a_change_that_loses_nothing_says_nothing_of_a_loss(unclean_epoch: Leade
     assert leave(before, ONE, TWO).unclean_epoch == unclean_epoch
 
 
+@pytest.mark.parametrize(("noted", "after"), [(None, 4), (2, 4), (3, 3), (4, 4)])
+def test_a_loss_is_noted_once_for_the_next_leader(noted: int | None, after: int) -> None:
+    before = replace(partition((ONE,), None), unclean_epoch=None if noted is None else LeaderEpoch(noted))
+    assert leave(before, ONE, min_insync=1, is_lost=True).unclean_epoch == after
+
+
+def test_whose_log_is_gone_is_neither_eligible_nor_known_to_have_been() -> None:
+    left = without(partition((ONE,)), ONE, min_insync_replicas=1, is_active=alive(TWO), is_gone=True)
+    assert left is not None
+    assert (left.leader, standing(left)) == (None, ((), (), ()))
+
+
 def test_nobody_is_in_sync_who_holds_no_replica_any_more() -> None:
     moved = with_replicas(partition((ONE,)), (TWO, THREE), min_insync_replicas=None, is_active=alive(TWO, THREE))
     assert (moved.isr, moved.leader) == ((), None)

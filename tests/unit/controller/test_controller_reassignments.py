@@ -465,3 +465,8 @@ def test_one_is_cancelled_only_where_somebody_that_was_there_before_can_lead(
     else:
         with pytest.raises(KafkaError):
             cancel_it()
+
+
+def test_one_is_cancelled_where_fewer_held_it_before_than_need_to_be_in_sync() -> None:
+    back = cancelled(moving(1, isr=(1, 2)), min_insync_replicas=3, is_active=lambda _: True)
+    assert (back.replicas, back.isr, back.leader) == ((1,), (1,), 1)
