@@ -100,7 +100,7 @@ class PartitionScan:
             looks_left -= 1
             (topic_id, changed), _ = self._changed.popitem()
             topic = metadata.topics_by_id.get(topic_id)
-            if topic is not None and changed < len(topic.partitions):
+            if topic is not None:
                 yield topic.name, topic_id, changed, topic.partitions[changed]
 
     def _step(self, next_index: int, count: int) -> None:

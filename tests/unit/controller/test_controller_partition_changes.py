@@ -145,6 +145,26 @@ def test_whose_log_is_gone_is_neither_eligible_nor_known_to_have_been() -> None:
     assert (left.leader, standing(left)) == (None, ((), (), ()))
 
 
+def test_whose_log_is_gone_is_not_spared_for_another_that_was_eligible_once() -> None:
+    before = replace(partition((ONE,)), last_known_eligible_leader_replicas=(THREE,))
+    left = without(before, ONE, min_insync_replicas=1, is_active=alive(TWO), is_gone=True)
+    assert left is not None
+    assert standing(left) == ((), (), (THREE,))
+
+
+def test_of_several_that_leave_at_once_none_is_elected_uncleanly() -> None:
+    left = without(
+        partition((TWO, THREE), TWO),
+        TWO,
+        THREE,
+        min_insync_replicas=1,
+        is_active=alive(TWO, THREE),
+        is_unclean_allowed=True,
+    )
+    assert left is not None
+    assert left.leader is None
+
+
 def test_nobody_is_in_sync_who_holds_no_replica_any_more() -> None:
     moved = with_replicas(partition((ONE,)), (TWO, THREE), min_insync_replicas=None, is_active=alive(TWO, THREE))
     assert (moved.isr, moved.leader) == ((), None)

@@ -80,6 +80,16 @@ def test_what_changed_and_is_gone_is_passed_over() -> None:
     assert scan.is_done
 
 
+def test_a_pass_that_begins_anew_has_all_that_there_is_then() -> None:
+    state, other = State(), TopicId(UUID(int=501))
+    scan = state.scans.pass_over(None)
+    assert state.seen_by(scan) == [0, 1]
+    state.apply(TopicRecord(name="b", topic_id=other))
+    state.apply(PartitionRecord(partition_id=0, topic_id=other, replicas=[1], isr=[1], leader=1))
+    scan.begin(state.metadata)
+    assert state.seen_by(scan) == [0, 1, 0]
+
+
 def test_a_pass_goes_on_where_it_was_and_one_of_another_state_begins_anew() -> None:
     state, other = State(), State()
     scan = state.scans.pass_over(PartitionScan())

@@ -119,6 +119,17 @@ def test_it_has_recovered_with_a_record_beyond_the_barrier_that_is_committed_and
     assert recovering.is_done(log, None if told is None else Offset(told)) == is_done
 
 
+@pytest.mark.parametrize(("barrier", "end", "wants"), [(None, 9, False), (5, 4, True), (5, 5, True), (5, 6, False)])
+def test_it_wants_a_record_as_long_as_it_has_none_from_beyond_the_barrier(
+    barrier: int | None, end: int, *, wants: bool
+) -> None:
+    recovering = Recovering()
+    if barrier is not None:
+        recovering.on_probed(EpochEntry(LeaderEpoch(3), Offset(barrier)), None, LeaderEpoch(3))
+    recovering.on_nothing_new(QuorumLog(Offset(0), Offset(end), LeaderEpochLineage([(LeaderEpoch(3), Offset(0))])))
+    assert recovering.wants_record == wants
+
+
 @pytest.mark.parametrize(("ends", "barrier"), [(None, None), ((2, 5), None), ((4, 5), None), ((3, 5), 5)])
 def test_the_barrier_is_where_the_leaders_log_ends_and_no_older_epoch_in_it(
     ends: tuple[int, int] | None, barrier: int | None
