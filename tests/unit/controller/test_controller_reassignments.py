@@ -470,3 +470,9 @@ def test_one_is_cancelled_only_where_somebody_that_was_there_before_can_lead(
 def test_one_is_cancelled_where_fewer_held_it_before_than_need_to_be_in_sync() -> None:
     back = cancelled(moving(1, isr=(1, 2)), min_insync_replicas=3, is_active=lambda _: True)
     assert (back.replicas, back.isr, back.leader) == ((1,), (1,), 1)
+
+
+def test_what_is_done_at_once_waits_for_nobody() -> None:
+    state = cluster(dead=(3,))
+    add(state, 1, 2, 3)
+    assert reassign(state, 2, 1, 3) == (Code.NONE, None)

@@ -93,3 +93,9 @@ def test_broker_0_is_elected_uncleanly_as_any_other_one() -> None:
     state.apply(PartitionChangeRecord(topic_id=TOPIC, partition_id=0, replicas=[1, 0]))
     elected = PartitionChangeRecord(topic_id=TOPIC, partition_id=0, leader=0, isr=[0], unclean_epoch=4)
     assert run(state, Decision((elected,), None)) == [EXPECTED._replace(leader=BrokerId(0))]
+
+
+def test_an_election_that_loses_nothing_is_not_unclean_whoever_wins_it() -> None:
+    state = leaderless(isr=(1,))
+    clean = PartitionChangeRecord(topic_id=TOPIC, partition_id=0, leader=2, isr=[1, 2])
+    assert run(state, Decision((clean,), None)) == []

@@ -99,6 +99,10 @@ def test_a_vote_is_asked_for_where_nothing_is_said_of_a_pre_vote() -> None:
     assert one.saved == QuorumState(LeaderEpoch(4), voted_id=BrokerId(2))
 
 
+def test_a_node_that_was_just_made_has_voted_for_nobody() -> None:
+    assert OneNode().node.standing.voted is None
+
+
 def test_a_pre_vote_is_no_vote() -> None:
     one = OneNode(state=QuorumState(LeaderEpoch(3)))
     assert one.ask_vote(2, 3, 0, 0, is_pre_vote=True)
