@@ -235,6 +235,20 @@ def test_one_change_at_a_time_and_none_before_the_epoch_is_committed() -> None:
     assert decide_remove_voter(one.node, key(2)).ids == (1,)
 
 
+def test_nobody_is_added_while_another_change_is_not_committed() -> None:
+    one = leader()
+    one.ask(fetch(5, 1, 1, 1))
+    change(one, decide_add_voter(one.node, Voter(key(4)), one.now_ms))
+    one.ask(fetch(5, 1, 2, 1))
+    with refused(Code.REQUEST_TIMED_OUT):
+        decide_add_voter(one.node, Voter(key(5)), one.now_ms)
+
+
+def test_who_does_not_lead_says_so_wherever_the_voters_come_from() -> None:
+    with refused(Code.NOT_LEADER_OR_FOLLOWER):
+        decide_remove_voter(OneNode().node, key(3))
+
+
 def test_configured_voters_are_changed_in_the_configuration() -> None:
     one = OneNode()
     one.lead()

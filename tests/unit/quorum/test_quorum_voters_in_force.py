@@ -26,6 +26,7 @@ def test_a_set_counts_at_once_and_is_pending_until_its_record_is_committed() -> 
     voters = VotersInForce(key(1), set_of(1, 2), START, None)
     voters.on_voters(set_of(1, 2, 3), Offset(10))
     assert (voters.others, voters.end_offset, voters.is_change_pending) == ((2, 3), 10, True)
+    assert not voters.is_leaving, "it stays"
     voters.on_committed(Offset(9))
     assert voters.is_change_pending
     voters.on_committed(Offset(10))
