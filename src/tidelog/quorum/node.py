@@ -363,6 +363,7 @@ class QuorumNode:
             self._leader_change, self._is_opening = None, False
         leading, self.leading = self.leading, None
         if leading is not None:
+            self._replies += leading.take_replies()
             self._replies += [QuorumReply(ticket, standing.refusal(fetch)) for ticket, fetch in leading.take_parked()]
         if standing.role is Role.LEADER:
             who = Leadership(self.key, self.standing.leader_epoch)
