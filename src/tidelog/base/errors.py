@@ -456,23 +456,31 @@ class RecordsLostError(TidelogError):
 class RecordDeserializationError(TidelogError):
     """A deserializer did not accept a record's key or value. What it raised is the `__cause__`.
 
-    The records before it were delivered. To pass over it, seek to the offset behind it.
+    The records before it were delivered. To pass over it, `Consumer.seek` to `seek_to`.
 
     Attributes:
-        partition, offset: of the record.
+        partition, offset, leader_epoch: of the record.
         what: `key` or `value`.
     """
 
     partition: TopicPartition
 
-    def __init__(self, partition: TopicPartition, *, offset: int, what: str, why: BaseException) -> None:
+    def __init__(
+        self, partition: TopicPartition, *, offset: int, leader_epoch: int | None, what: str, why: BaseException
+    ) -> None:
         super().__init__(
             f"{partition}: offset {offset}: {what}_deserializer raised {type(why).__name__}: {why}; to pass over the "
-            f"record, seek to {offset + 1}"
+            f"record, seek to the error's `seek_to`"
         )
         self.partition = partition
         self.offset = offset
+        self.leader_epoch = leader_epoch
         self.what = what
+
+    @property
+    def seek_to(self) -> Position:
+        """Behind the record, with its leader epoch: a truncation of it is told."""
+        return Position(self.offset + 1, self.leader_epoch)
 
 
 class TimedOutError(TidelogError, TimeoutError):

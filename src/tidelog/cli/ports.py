@@ -23,7 +23,7 @@ def free_ports(host: str, kept: Collection[int | None], *, avoid: Collection[int
     talks to itself, on the very port that the node needs to come back.
 
     A process keeps a claim to each port that it was given until it ends. So the port of a node that is down for the
-    moment is not given to the cluster of another process, if both belong to one user.
+    moment is not given to the cluster of another process, if both belong to one user and it was not that one's before.
 
     Args:
         host: where they are to be free.

@@ -89,7 +89,7 @@ class AsyncConsumer(Generic[K, V]):
             unknown_ms_max=config.default_api_timeout_ms,
             begins_at=lambda: world.clock.wall_ms() - ago_ms,
         )
-        self._fetching = Fetching(config, self._subscription, self._cluster, world.clock)
+        self._fetching = Fetching(config, self._subscription, self._cluster, world.clock, self._settle)
         self._handing: Handing[K, V] | None = None
 
     async def __aenter__(self) -> AsyncConsumer[K, V]:
@@ -118,18 +118,18 @@ class AsyncConsumer(Generic[K, V]):
         """The partitions that are assigned, sorted."""
         return sorted(self._subscription.readers)
 
-    def pause(self, partitions: Iterable[TopicPartition] = ()) -> None:
+    def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Give no records of these partitions, or of all that are assigned, until `resume`. They keep their positions.
 
         Whether their logs were truncated is looked for all the same.
         """
         self._settle()
-        for partition in list(partitions) or self.assignment():
+        for partition in self.assignment() if partitions is None else partitions:
             self._subscription.paused.add(self._reader(partition).topic_partition)
 
-    def resume(self, partitions: Iterable[TopicPartition] = ()) -> None:
+    def resume(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Give records of these partitions again, or of all that are paused."""
-        for partition in list(partitions) or self.paused():
+        for partition in self.paused() if partitions is None else partitions:
             self._subscription.paused.discard(self._reader(partition).topic_partition)
         self._fetching.pump_soon()
 
@@ -175,6 +175,8 @@ class AsyncConsumer(Generic[K, V]):
             TidelogError: the partition stopped, as `poll` would say.
         """
         reader = self._reader(partition)
+        if reader.error is not None:
+            self._settle()  # the caller may not have come so far
         limit_ms = self._config.default_api_timeout_ms
         try:
             async with asyncio.timeout(limit_ms / 1000):
@@ -196,7 +198,9 @@ class AsyncConsumer(Generic[K, V]):
         """How the consumer stands in each partition that is assigned, as of the last answers. Asks nobody."""
         is_committed_only = self._isolation_level is IsolationLevel.READ_COMMITTED
         readers = sorted(self._subscription.readers.items())
-        return {key: reader.statistics(is_committed_only=is_committed_only) for key, reader in readers}
+        places = {key: self._position(reader) for key, reader in readers}
+        offsets = {key: None if place is None else place.offset for key, place in places.items()}
+        return {key: reader.statistics(offsets[key], is_committed_only=is_committed_only) for key, reader in readers}
 
     # Reading.
     async def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> ConsumerRecords[K, V]:
@@ -212,17 +216,25 @@ class AsyncConsumer(Generic[K, V]):
             OffsetOutOfRangeError: the position is outside the log, likewise.
             TidelogError: why a partition cannot be read.
         """
+        if max_records is not None and max_records < 1:
+            raise ValueError(f"poll(max_records={max_records}): 1 or more are expected")
         self._settle()
         limit = self._config.max_poll_records if max_records is None else max_records
         deadline_ms = self._clock.now_ms() + timeout_ms
         moved: dict[TopicPartition, Position] = {}
         while await self._fetching.wait_for_some(deadline_ms):
+            self._settle()  # another may have left a loop meanwhile
             records = self._subscription.take_records(limit)
             self._fetching.pump_soon(is_update=False)
             moved |= records.next_offsets()
             if records:
-                return ConsumerRecords(records, moved)
-        return ConsumerRecords((), moved)
+                return ConsumerRecords(records, self._positions(moved), records.begins, records.topic_ids)
+        return ConsumerRecords((), self._positions(moved))
+
+    def _positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+        readers = {key: self._subscription.readers.get(key) for key in partitions}
+        found = {key: None if reader is None else reader.position for key, reader in readers.items()}
+        return {key: position for key, position in found.items() if position is not None}
 
     async def poll_batches(self, timeout_ms: int = 1_000) -> list[FetchedBatches]:
         """Whole batches, as the brokers sent them, for those who decode themselves. Otherwise as `poll`."""
@@ -271,7 +283,7 @@ class AsyncConsumer(Generic[K, V]):
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Records without end, one by one. Whoever leaves the loop goes on behind the last record it was given."""
         while True:
-            for record in self._hand(await self.poll()).iterator:
+            for record in self._hand(await self.poll(), is_loop=True).one_by_one():
                 yield record
 
     # Asking.
@@ -310,19 +322,25 @@ class AsyncConsumer(Generic[K, V]):
         await self._fetching.close()
 
     # How.
-    def _hand(self, records: ConsumerRecords[K, V]) -> Handing[K, V]:
-        """Records that are handed out one by one; `_settle` is to be called before anything else is."""
-        self._handing = Handing(records)
+    def _hand(self, records: ConsumerRecords[K, V], *, is_loop: bool) -> Handing[K, V]:
+        """Records on their way to the caller; `_settle` is called before anything else is done."""
+        self._settle()
+        self._handing = Handing(records, is_loop=is_loop)
         return self._handing
 
-    def _settle(self) -> None:
-        """What an iteration was left with is delivered again, to whoever reads next."""
+    def _settle(self) -> bool:
+        """What the caller was given and has not taken is delivered again, to whoever reads next. Returns: anything."""
         handing, self._handing = self._handing, None
-        if handing is not None:
-            handing.give_back(self._subscription.readers)
+        if handing is None or not handing.give_back(self._subscription.readers):
+            return False
+        self._fetching.pump_soon()
+        return True
 
     def _position(self, reader: PartitionReader) -> Position | None:
-        return reader.position if self._handing is None else self._handing.position(reader)
+        """Where the caller stands, who may not have taken all that was delivered."""
+        place = None if self._handing is None else self._handing.place_in(reader)
+        is_behind = place is not None and reader.offset is not None and place.offset < reader.offset
+        return place.position if place is not None and is_behind else reader.position
 
     def _leaders(self) -> Leaders:
         self._fetching.check_open()

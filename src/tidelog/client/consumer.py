@@ -97,14 +97,14 @@ class Consumer(Generic[K, V]):
         """The partitions that are assigned, sorted."""
         return self._there(self._async.assignment)
 
-    def pause(self, partitions: Iterable[TopicPartition] = ()) -> None:
+    def pause(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Give no records of these partitions, or of all that are assigned, until `resume`. They keep their positions.
 
         Whether their logs were truncated is looked for all the same.
         """
         self._there(lambda: self._async.pause(partitions))
 
-    def resume(self, partitions: Iterable[TopicPartition] = ()) -> None:
+    def resume(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Give records of these partitions again, or of all that are paused."""
         self._there(lambda: self._async.resume(partitions))
 
@@ -158,7 +158,7 @@ class Consumer(Generic[K, V]):
             OffsetOutOfRangeError: the position is outside the log, likewise.
             TidelogError: why a partition cannot be read.
         """
-        return self._fetch(timeout_ms, max_records).take_all()
+        return self._fetch(timeout_ms, max_records, is_loop=False).take_all()
 
     def poll_batches(self, timeout_ms: int = 1_000) -> list[FetchedBatches]:
         """Whole batches, as the brokers sent them, for those who decode themselves. Otherwise as `poll`."""
@@ -183,7 +183,7 @@ class Consumer(Generic[K, V]):
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Records without end, one by one. Whoever leaves the loop goes on behind the last record it was given."""
         while True:
-            yield from self._fetch(1_000, None).iterator
+            yield from self._fetch(1_000, None, is_loop=True).one_by_one()
 
     # Asking.
     def partitions_for(self, topic: str) -> list[PartitionIndex]:
@@ -217,11 +217,11 @@ class Consumer(Generic[K, V]):
         finally:
             self._thread.close()
 
-    def _fetch(self, timeout_ms: int, max_records: int | None) -> Handing[K, V]:
-        """Records that are handed out one by one. If Ctrl-C comes before they are taken, they are delivered again."""
+    def _fetch(self, timeout_ms: int, max_records: int | None, *, is_loop: bool) -> Handing[K, V]:
+        """Records on their way to the caller. If Ctrl-C comes before they are taken, they are delivered again."""
 
         async def hand() -> Handing[K, V]:
-            return self._async._hand(await self._async.poll(timeout_ms, max_records))
+            return self._async._hand(await self._async.poll(timeout_ms, max_records), is_loop=is_loop)
 
         return self._thread.run(hand())
 

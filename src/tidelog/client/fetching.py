@@ -47,13 +47,22 @@ class Fetching:
         subscription: what is assigned, where it stands, and what is held to be delivered.
         cluster: closed together with this.
         clock: the world's.
+        settle: give back what was delivered and not taken, before the caller is told of a loss. Returns: anything.
     """
 
-    def __init__(self, config: ConsumerConfig, subscription: Subscription, cluster: Cluster, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscription: Subscription,
+        cluster: Cluster,
+        clock: Clock,
+        settle: Callable[[], bool],
+    ) -> None:
         self._config = config
         self._subscription = subscription
         self._cluster = cluster
         self._clock = clock
+        self._settle = settle
         self._isolation_level = IsolationLevel(config.isolation_level)
         self._settings = FetchSettings(
             min_bytes=config.fetch_min_bytes,
@@ -85,6 +94,8 @@ class Fetching:
             self.check_open()
             error = self._subscription.error()
             if error is not None:
+                if self._settle():
+                    continue
                 raise error.with_traceback(None)
             if self._subscription.has_some:
                 return True
@@ -157,7 +168,10 @@ class Fetching:
             self._timer = asyncio.get_running_loop().call_later(delay_s, self.pump_soon)
 
     def _report_resets(self) -> None:
-        for reset in self._subscription.take_resets():
+        resets = self._subscription.take_resets()
+        if resets:
+            self._settle()  # nothing of what is lost is handed out any more
+        for reset in resets:
             logger.warning(
                 "%s: %s: %s; it stood at %s, and goes on at %s",
                 self._config.client_id,

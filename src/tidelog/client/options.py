@@ -93,16 +93,27 @@ _DURATION = re.compile(
 
 
 def _is_duration(value: object) -> bool:
-    if isinstance(value, timedelta):
-        return value >= timedelta()
-    return isinstance(value, str) and _DURATION.fullmatch(value) is not None
+    if isinstance(value, str):
+        value = _duration(value)
+    return isinstance(value, timedelta) and value >= timedelta()
+
+
+def _duration(text: str) -> timedelta | None:
+    """None for what is none, or too long."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        return None
+    try:
+        return timedelta(**{unit: float(amount) for unit, amount in found.groupdict(default="0").items()})
+    except OverflowError:
+        return None
 
 
 def reset_policy(config: ConsumerConfig) -> tuple[ResetPolicy, int]:
     """What `auto_offset_reset` says, and how many ms ago a policy by duration begins."""
     reset: object = config.auto_offset_reset
-    if isinstance(reset, str) and (found := _DURATION.fullmatch(reset)) is not None:
-        reset = timedelta(**{unit: float(amount) for unit, amount in found.groupdict(default="0").items()})
+    if isinstance(reset, str):
+        reset = _duration(reset) or reset
     if isinstance(reset, timedelta):
         return ResetPolicy.BY_DURATION, reset // timedelta(milliseconds=1)
     return ResetPolicy(reset), 0

@@ -77,7 +77,7 @@ def numbered(start: int, end: int) -> list[bytes]:
     return [b"%d" % number for number in range(start, end)]
 
 
-async def read(consumer: aio.Consumer, count: int) -> list[ConsumerRecord]:
+async def read(consumer: aio.Consumer[Any, Any], count: int) -> list[ConsumerRecord[Any, Any]]:
     """Poll until so many records have come."""
     found: list[ConsumerRecord] = []
     while len(found) < count:
@@ -448,6 +448,227 @@ def test_a_truncation_of_a_paused_partition_is_told() -> None:
             cluster.tell()
             with pytest.raises(LogTruncatedError):
                 await consumer.poll(WAIT_MS)
+
+    run(work)
+
+
+def told_of(consumer: aio.Consumer) -> Callable[[], bool]:
+    """Whether a partition has stopped, though the caller has not asked yet."""
+    return lambda: consumer._subscription.error() is not None
+
+
+async def until(happened: Callable[[], object]) -> None:
+    async with asyncio.timeout(WAIT_MS / 1_000):
+        while not happened():
+            await asyncio.sleep(0.001)
+
+
+def test_whoever_asks_for_the_position_within_a_loop_is_told_of_no_loss_of_what_was_not_taken() -> None:
+    """Ten records are fetched, three taken, and the log is cut to five: two are left, and nothing is lost."""
+
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 10))
+        async with aio.Consumer(cluster.address, auto_offset_reset="none", **FAST) as consumer:
+            consumer.assign([P0])
+            consumer.seek(P0, 0)
+            taken: list[bytes | None] = []
+            async for record in consumer:
+                taken.append(record.value)
+                if len(taken) == 3:
+                    break
+            log.truncate(5)
+            log.elect()
+            log.append(b"other")
+            cluster.tell()
+            await until(told_of(consumer))
+            assert await consumer.position(P0) == (3, 0)
+            taken += [record.value for record in await read(consumer, 3)]
+            assert taken == [*numbered(0, 5), b"other"]
+
+    run(work)
+
+
+def test_a_loop_hands_out_nothing_of_what_a_reset_has_undone() -> None:
+    """Ten records are fetched, seven taken, and the log is cut to five."""
+
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 10))
+        state: dict[int, bytes | None] = {}
+        undone = asyncio.Event()
+
+        def undo(reset: PositionReset) -> None:
+            assert reset.divergent_offset == 5
+            for offset in [offset for offset in state if offset >= 5]:
+                del state[offset]
+            undone.set()
+
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", on_reset=undo, **FAST) as consumer:
+            consumer.assign([P0])
+            async for record in consumer:
+                state[record.offset] = record.value
+                if len(state) == 7 and not undone.is_set():
+                    log.truncate(5)
+                    log.elect()
+                    log.append(b"other")
+                    cluster.tell()
+                    await asyncio.wait_for(undone.wait(), WAIT_MS / 1_000)
+                if record.value == b"other":
+                    break
+            assert state == {**dict(enumerate(numbered(0, 5))), 5: b"other"}
+
+    run(work)
+
+
+def test_two_that_loop_lose_nothing() -> None:
+    """The first leaves its loop while the second waits in its own."""
+
+    async def work(cluster: ModelCluster) -> None:
+        logs = [cluster.create("t", 2), cluster.topics["t"].partitions[1]]
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+            consumer.assign([P0, P1])
+            loops = [aiter(consumer), aiter(consumer)]
+            firsts = [asyncio.ensure_future(anext(loop)) for loop in loops]
+            await consumer.position(P0)
+            logs[0].append(*numbered(0, 5))
+            cluster.tell()
+            await until(lambda: any(first.done() for first in firsts))
+            logs[1].append(*numbered(0, 5))
+            cluster.tell()
+            seen = list(await asyncio.gather(*firsts))
+            for loop in loops:
+                await loop.aclose()  # type: ignore[attr-defined]
+            seen += await read(consumer, 8)
+            assert sorted((one.partition, one.offset) for one in seen) == [
+                (part, at) for part in (0, 1) for at in range(5)
+            ]
+
+    run(work)
+
+
+def test_what_a_loop_was_left_with_stands_on_the_epoch_that_was_looked_up() -> None:
+    """Nothing was taken of the second partition, whose end was looked up at 5. It is cut to 3, and grows again."""
+
+    async def work(cluster: ModelCluster) -> None:
+        first, second = cluster.create("t", 2), cluster.topics["t"].partitions[1]
+        second.append(*numbered(0, 5))
+        resets: list[PositionReset] = []
+        async with aio.Consumer(
+            cluster.address, auto_offset_reset="latest", on_reset=resets.append, **FAST
+        ) as consumer:
+            consumer.assign([P0, P1])
+            for partition in (P0, P1):
+                await consumer.position(partition)
+            first.append(*numbered(0, 5))
+            second.append(*numbered(5, 10))
+            cluster.tell()
+            await until(lambda: all(reader.held for reader in consumer._subscription.readers.values()))
+            async for record in consumer:
+                left = second if record.partition == 0 else first
+                break
+            before = 5 if left is second else 0
+            left.truncate(max(before - 2, 0))
+            left.elect()
+            left.append(*[b"other"] * 9)
+            cluster.tell()
+            if left is second:
+                await until(lambda: resets)
+                assert (resets[0].topic_partition, resets[0].divergent_offset) == (P1, 3)
+
+    run(work)
+
+
+def test_a_seek_to_the_beginning_outlives_a_topic_that_is_not_there() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        options = {**FAST, "default_api_timeout_ms": 50}
+        async with aio.Consumer(cluster.address, auto_offset_reset="none", **options) as consumer:
+            consumer.assign([P0])
+            consumer.seek_to_beginning([P0])
+            with pytest.raises(UnknownTopicError):
+                await consumer.poll(WAIT_MS)
+            cluster.create("t").append(*numbered(0, 5))
+            await until(lambda: not told_of(consumer)())
+            assert offsets(await read(consumer, 5)) == list(range(5))
+
+    run(work)
+
+
+def test_a_refusal_that_passes_stops_nothing_for_ever() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t").append(*numbered(0, 3))
+        is_refused = True
+
+        def answer(request: Any, version: int) -> Any:
+            found = cluster.answer_metadata(request, version)
+            for topic in found.topics if is_refused else ():
+                topic.error_code, topic.partitions = Code.TOPIC_AUTHORIZATION_FAILED, []
+            return found
+
+        cluster.on(ApiKey.METADATA, answer)
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+            consumer.assign([P0])
+            with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
+                await consumer.poll(WAIT_MS)
+            is_refused = False
+            await until(lambda: not told_of(consumer)())
+            assert offsets(await read(consumer, 3)) == [0, 1, 2]
+
+    run(work)
+
+
+def test_what_is_written_while_the_end_is_looked_up_is_not_missed() -> None:
+    """No record is so young as the reset asks for, until one is written just behind that answer."""
+
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        answer = cluster._list_offsets
+
+        def racing(request: Any, version: int) -> Any:
+            found = answer(request, version)
+            if not log.records:
+                log.append(b"young", timestamp=time.time_ns() // 1_000_000)
+            return found
+
+        cluster.on(ApiKey.LIST_OFFSETS, racing)
+        async with aio.Consumer(cluster.address, auto_offset_reset=timedelta(hours=1), **FAST) as consumer:
+            consumer.assign([P0])
+            assert offsets(await read(consumer, 1)) == [0]
+
+    run(work)
+
+
+def test_behind_what_cannot_be_deserialized_a_truncation_is_told() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(b"0", b"1", b"x", b"3")
+        async with aio.Consumer(cluster.address, auto_offset_reset="none", value_deserializer=int, **FAST) as consumer:
+            consumer.assign([P0])
+            consumer.seek(P0, 0)
+            with pytest.raises(RecordDeserializationError) as refused:
+                await read(consumer, 4)
+            assert tuple(refused.value.seek_to) == (3, 0)
+            log.truncate(1)
+            log.elect()
+            log.append(*numbered(11, 20))
+            cluster.tell()
+            consumer.seek(refused.value.partition, refused.value.seek_to)
+            with pytest.raises(LogTruncatedError) as lost:
+                await read(consumer, 1)
+            assert lost.value.seek_to == (1, 0)
+
+    run(work)
+
+
+def test_what_can_never_be_answered_is_refused() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t").append(*numbered(0, 3))
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+            consumer.assign([P0])
+            with pytest.raises(ValueError, match="1 or more"):
+                await consumer.poll(WAIT_MS, max_records=0)
+            consumer.pause([])
+            assert consumer.paused() == []
 
     run(work)
 

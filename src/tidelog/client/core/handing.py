@@ -1,4 +1,4 @@
-"""Records that an iteration hands to its caller one by one, some of which it may never take."""
+"""Records on their way to the caller, who may never take them: Ctrl-C comes first, or a loop is left."""
 
 from __future__ import annotations
 
@@ -6,44 +6,67 @@ from collections.abc import Iterator, Mapping
 from operator import length_hint
 from typing import Generic
 
-from tidelog.base.ids import Offset, Position, TopicPartition
+from tidelog.base.ids import Offset, TopicPartition
+from tidelog.client.core.positions import PositionStatus
 from tidelog.client.core.reader import PartitionReader
 from tidelog.client.core.values import ConsumerRecord, ConsumerRecords, K, V
 
 
 class Handing(Generic[K, V]):
-    """What one poll gave, while a `for` goes through it. Whoever leaves it goes on behind the last record it was given.
+    """What one poll gave: to be taken at once, or one by one. What is not taken can be given back to the readers.
 
-    Attributes:
-        records: all of them.
-        iterator: the same, one by one.
+    The caller's thread takes, the event loop gives back: each step of either is one operation on a list, so that no
+    record goes both ways.
+
+    Args:
+        records: that were polled.
+        is_loop: whether they are taken one by one.
     """
 
-    __slots__ = ("iterator", "records")
+    __slots__ = ("_is_loop", "_iterator", "_records", "_unclaimed")
 
-    def __init__(self, records: ConsumerRecords[K, V]) -> None:
-        self.records = records
-        self.iterator: Iterator[ConsumerRecord[K, V]] = iter(records)
+    def __init__(self, records: ConsumerRecords[K, V], *, is_loop: bool) -> None:
+        self._records = records
+        self._is_loop = is_loop
+        self._iterator = iter(records)
+        self._unclaimed = [True]
 
     def take_all(self) -> ConsumerRecords[K, V]:
-        """What was not given back meanwhile, to another thread."""
-        left = list(self.iterator)
-        return self.records if len(left) == len(self.records) else ConsumerRecords(left)
+        """All of them; none if they were given back."""
+        return self._records if self._claim() else ConsumerRecords()
 
-    def position(self, reader: PartitionReader) -> Position | None:
-        """Where the caller stands: behind the last record that it was handed."""
-        left = self.records[len(self.records) - length_hint(self.iterator) :]
-        for record in left:
-            if (record.topic, record.partition) == reader.topic_partition:
-                return reader.position_before(Offset(record.offset))
-        return reader.position
+    def one_by_one(self) -> Iterator[ConsumerRecord[K, V]]:
+        """Those that were not given back by the time that it is their turn."""
+        return self._iterator if self._claim() else iter(())
 
-    def give_back(self, readers: Mapping[TopicPartition, PartitionReader]) -> None:
-        """The caller wants something else: what it was not handed is delivered again. The `for` has nothing left."""
-        first: dict[tuple[str, int], int] = {}
-        for record in self.iterator:
-            first.setdefault((record.topic, record.partition), record.offset)
-        for key, offset in first.items():
-            reader = readers.get(TopicPartition(*key))
+    def place_in(self, reader: PartitionReader) -> PositionStatus | None:
+        """Where the caller stands in a partition of which records are left to be taken; None if none are."""
+        left = len(self._records) if self._unclaimed else length_hint(self._iterator) if self._is_loop else 0
+        return self._places(left).get(reader.topic_partition)
+
+    def give_back(self, readers: Mapping[TopicPartition, PartitionReader]) -> bool:
+        """What is left is delivered again, from behind the last record that was taken. Returns whether anything was."""
+        left = len(self._records) if self._claim() else len(list(self._iterator)) if self._is_loop else 0
+        is_changed = False
+        for key, place in self._places(left).items():
+            reader = readers.get(key)
             if reader is not None:
-                reader.give_back(Offset(offset))
+                is_changed = reader.give_back(place, self._records.topic_ids[key]) or is_changed
+        return is_changed
+
+    def _claim(self) -> bool:
+        try:
+            return self._unclaimed.pop()
+        except IndexError:
+            return False
+
+    def _places(self, left_count: int) -> dict[TopicPartition, PositionStatus]:
+        """Where the caller stands in each partition of which records are left."""
+        taken_count = len(self._records) - left_count
+        keys = {TopicPartition(record.topic, record.partition) for record in self._records[taken_count:]}
+        places = {key: self._records.begins[key].clone() for key in keys if key in self._records.begins}
+        for record in self._records[:taken_count]:
+            place = places.get(TopicPartition(record.topic, record.partition))
+            if place is not None:
+                place.on_record(Offset(record.offset), record.leader_epoch, record.timestamp)
+        return places

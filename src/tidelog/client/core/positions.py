@@ -15,7 +15,7 @@ Consumers and the plans of Spark queries go by the same rules; how each of them 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from tidelog.base.ids import LeaderEpoch, Offset, Position
@@ -49,6 +49,8 @@ class PositionStatus:
     """Of what was read without a gap up to `offset`; may be empty."""
     was_in_log: bool = False
     """Whether `offset` was an offset of this log once: read up to, or looked up."""
+    last_timestamp: int | None = None
+    """Of the record before it, in ms, if it was read here."""
 
     @staticmethod
     def stored(offset: Offset, leader_epoch: LeaderEpoch | None) -> PositionStatus:
@@ -89,12 +91,14 @@ class PositionStatus:
         """Whether it stands on an epoch that a leader of `leader_epoch` has not heard of yet."""
         return self.leader_epoch is not None and leader_epoch is not None and self.leader_epoch > leader_epoch
 
-    def rewound(self, offset: Offset) -> PositionStatus:
-        """At an offset that was read up to before."""
-        lineage = self.lineage.clone()
-        lineage.truncate_from_end(offset)
-        epoch = lineage.latest_leader_epoch
-        return PositionStatus(offset, epoch, was_read=epoch is not None, lineage=lineage, was_in_log=True)
+    def clone(self) -> PositionStatus:
+        return replace(self, lineage=self.lineage.clone())
+
+    def on_record(self, offset: Offset, leader_epoch: int | None, timestamp: int) -> None:
+        """A record was read, and all before it."""
+        epochs = () if leader_epoch is None else ((LeaderEpoch(leader_epoch), offset),)
+        self.on_read(epochs, offset + 1)
+        self.last_timestamp = timestamp
 
     def back_to(self, divergence: Divergence) -> PositionStatus:
         """Where the logs part. It still stands on a record, and so sees the next truncation too."""

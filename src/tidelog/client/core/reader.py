@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 
 from tidelog.base.errors import (
@@ -108,7 +109,10 @@ class PartitionReader:
         self._begins_at = begins_at
         self._unknown_ms_max = unknown_ms_max
         self._unknown_since_ms: int | None = None
+        self._is_unknown = False  # that is why it stopped
         self._look_up: LookUp | None = None  # None: where a reader starts
+        self._time_looked_up: LookUp | None = None  # while the end is looked up, since there is nothing so late
+        self._end_before_time: PositionStatus | None = None
         self._requested_epoch: LeaderEpoch | None = None
         self._undefined_since_ms: int | None = None
         self._doubts = 0
@@ -132,10 +136,13 @@ class PartitionReader:
         """Where the caller stands; None while that is being looked up."""
         return None if self.standing is None else self.standing.position
 
-    def statistics(self, *, is_committed_only: bool) -> PartitionStatistics:
-        """How it stands; the lag is that of a reader of decided transactions alone, or of all that is committed."""
+    def statistics(self, offset: Offset | None, *, is_committed_only: bool) -> PartitionStatistics:
+        """How it stands; the lag is that of a reader of decided transactions alone, or of all that is committed.
+
+        Args:
+            offset: where the caller stands.
+        """
         end_offset = self.last_stable_offset if is_committed_only else self.high_watermark
-        offset = self.offset
         return PartitionStatistics(
             offset,
             self.log_start_offset,
@@ -153,7 +160,7 @@ class PartitionReader:
     def need(self, now_ms: int) -> Need | None:
         """What to ask for next; None while there is nothing to ask, or it is not time yet."""
         if self.phase is Phase.STOPPED:
-            return NeedsMetadata() if isinstance(self.error, UnknownTopicError) else None
+            return NeedsMetadata() if self._is_unknown else None
         if now_ms < self.not_before_ms or not self.is_idle:
             return None
         if self.leader_id is None:
@@ -211,9 +218,9 @@ class PartitionReader:
             self._on_unknown(refusal, now_ms)
             return
         self._unknown_since_ms = None
-        if isinstance(self.error, UnknownTopicError):  # it was made since, or made anew
+        if self._is_unknown:  # it was made since, or made anew, or may be read by now
             self._new_generation()
-            self._go_to(self._first_place() if self.standing is None else self.standing)
+            self._go_to(self.standing or self._look_up or self._first_place())
             if self._has_epoch:
                 self.phase = Phase.VALIDATING
         self.leader_id = view.leader_id
@@ -257,8 +264,16 @@ class PartitionReader:
                 self._on_log_start(offset or Offset(0), now_ms)
             else:
                 self._on_range(self._range_start, offset or self._range_start, now_ms)
-        else:
-            self._go_to(LookUp(LATEST) if offset is None else PositionStatus.looked_up(offset, leader_epoch))
+        elif self._time_looked_up is not None:  # the end: what comes behind it is not missed by another look-up
+            self._look_up, self._time_looked_up = self._time_looked_up, None
+            self._end_before_time = PositionStatus.looked_up(offset or Offset(0), leader_epoch)
+        elif offset is not None:
+            self._go_to(PositionStatus.looked_up(offset, leader_epoch))
+        elif self._end_before_time is not None:
+            self._go_to(self._end_before_time)
+        else:  # nothing is so late, or was
+            self._time_looked_up = self._look_up or self._first_place()
+            self._look_up = LookUp(LATEST)
 
     def on_epoch_end(self, generation: int, requested: LeaderEpoch, answer: EpochEnd, now_ms: int) -> None:
         """OffsetForLeaderEpoch answered."""
@@ -285,10 +300,13 @@ class PartitionReader:
         end = self.held[-1].next_offset if self.held else self.offset
         if not self._is_current(generation, Phase.FETCHING) or fetched.fetch_offset != end:
             return
-        if self.high_watermark is not None and fetched.high_watermark < self.high_watermark:
-            self.high_watermark_regressions += 1
-        self.high_watermark = fetched.high_watermark
-        self.last_stable_offset = fetched.last_stable_offset
+        if self._fetched_from == self.leader_id:  # a follower's lag behind
+            if self.high_watermark is not None and fetched.high_watermark < self.high_watermark:
+                self.high_watermark_regressions += 1
+            self.high_watermark, self.last_stable_offset = fetched.high_watermark, fetched.last_stable_offset
+        else:
+            self.high_watermark = max(self.high_watermark or 0, fetched.high_watermark)
+            self.last_stable_offset = max(self.last_stable_offset or 0, fetched.last_stable_offset)
         self.log_start_offset = fetched.log_start_offset
         if fetched.is_cut_short:
             self._fetch_size_bytes = min(self._fetch_size_bytes * 2, 0x7FFFFFFF)
@@ -335,24 +353,30 @@ class PartitionReader:
         assert self.standing is not None
         self.standing.on_read(fetched.epochs, fetched.next_offset)
 
-    def position_before(self, offset: Offset) -> Position | None:
-        """Where the caller stands that has not taken what was delivered from an offset on."""
-        if self.standing is None or offset >= self.standing.offset or isinstance(self.error, TopicRecreatedError):
-            return self.position
-        return self.standing.rewound(offset).position
-
-    def give_back(self, offset: Offset) -> None:
-        """The caller did not take what was delivered from an offset on, and it is to be delivered again.
+    def give_back(self, place: PositionStatus, topic_id: TopicId | None) -> bool:
+        """The caller did not take what was delivered from `place` on: it is delivered again.
 
         If the log was truncated meanwhile, it is asked anew whether the caller has anything of what was lost.
+
+        Args:
+            topic_id: of the topic that it was delivered from.
+
+        Returns:
+            Whether it is; not if the position lies before that by now, or in another topic of this name.
         """
-        if self.standing is None or offset >= self.standing.offset or isinstance(self.error, TopicRecreatedError):
-            return
-        standing = self.standing.rewound(offset)
+        if self.standing is None or place.offset >= self.standing.offset or topic_id != self.topic_id:
+            return False
         self._new_generation()
-        self._go_to(standing)
-        if standing.leader_epoch is not None:
+        self._last_timestamp = place.last_timestamp
+        self._go_to(place)
+        if place.leader_epoch is not None:
             self.phase = Phase.VALIDATING
+        return True
+
+    def place(self) -> PositionStatus:
+        """A copy of where it stands, with the time of the record before."""
+        assert self.standing is not None
+        return replace(self.standing.clone(), last_timestamp=self._last_timestamp)
 
     # How.
     def _is_current(self, generation: int, phase: Phase) -> bool:
@@ -366,21 +390,25 @@ class PartitionReader:
     def _new_generation(self) -> None:
         self.generation += 1
         self.error = None
+        self._is_unknown = False
         self._requested_epoch = None
         self._undefined_since_ms = None
         self._doubts = 0
         self._times_grown = 0
         self._out_of_range = False
         self._range_start = None
+        self._time_looked_up = None
         self.not_before_ms = 0
         self.held.clear()
 
     def _go_to(self, place: PositionStatus | LookUp) -> None:
+        self._end_before_time = None
         if isinstance(place, LookUp):
             self.standing = None
             self.phase = Phase.LOOKING_UP
             self._look_up = place
         else:
+            self._look_up = None
             self.standing = place
             self.phase = Phase.FETCHING
 
@@ -424,12 +452,14 @@ class PartitionReader:
         if not refusal.retriable:
             what = f"{self.topic_partition}: {refusal.meaning} ({refusal.name})"
             self._stop(KafkaError(what, code=refusal))
+            self._is_unknown = True
         elif refusal is Code.UNKNOWN_TOPIC_OR_PARTITION and self._unknown_ms_max is not None:
             if self._unknown_since_ms is None:
                 self._unknown_since_ms = now_ms
             elif now_ms - self._unknown_since_ms >= self._unknown_ms_max:
                 what = f"{self.topic_partition}: for {self._unknown_ms_max} ms brokers have known no such partition"
                 self._stop(UnknownTopicError(f"{what}: create it, or assign another"))
+                self._is_unknown = True
 
     def _on_undefined(self, now_ms: int) -> None:
         """Nobody can tell, this time, whether the log was truncated. In the end, that is told."""
@@ -453,7 +483,6 @@ class PartitionReader:
             leader_epoch=standing.position.leader_epoch,
             divergent_leader_epoch=place.position.leader_epoch if isinstance(place, PositionStatus) else None,
             log_start_offset=self.log_start_offset,
-            end_offset=self.high_watermark,
         )
         self._on_lost(standing.position, ResetReason.TRUNCATED, error, divergent_offset, place)
 

@@ -12,6 +12,7 @@ from tidelog.client.core.fetch_messages import RequestsByPartition, partition_re
 from tidelog.client.core.fetched import FetchedRange
 from tidelog.client.core.metadata_cache import MetadataCache
 from tidelog.client.core.needs import FetchFrom, LookUp, NeedsMetadata, Validate
+from tidelog.client.core.positions import PositionStatus
 from tidelog.client.core.reader import PartitionReader, Phase
 from tidelog.client.core.values import (
     RAW,
@@ -143,7 +144,9 @@ class Subscription:
         """Deliver up to so many records, in the order of their offsets within each partition."""
         taken: list[ConsumerRecord[Any, Any]] = []
         next_offsets: dict[TopicPartition, Position] = {}
+        begins: dict[TopicPartition, PositionStatus] = {}
         for reader in self._in_turn():
+            begins[reader.topic_partition] = reader.place()
             while reader.held and len(taken) < records_max:
                 fetched = reader.held[0]
                 try:
@@ -161,7 +164,7 @@ class Subscription:
                 next_offsets[reader.topic_partition] = position
             if len(taken) >= records_max:
                 break
-        return ConsumerRecords(taken, next_offsets)
+        return ConsumerRecords(taken, next_offsets, begins, {key: self.readers[key].topic_id for key in begins})
 
     def take_batches(self, answers_max: int) -> list[FetchedBatches]:
         """Deliver whole batches, of up to so many answers of brokers; each gives one value or more."""
@@ -203,7 +206,7 @@ def _take_records(
         kind = header.timestamp_type
         made, refused = records, None
         if deserializers is not RAW:
-            made, refused = _deserialized(reader.topic_partition, records, deserializers)
+            made, refused = _deserialized(reader.topic_partition, epoch, records, deserializers)
             records = records[: len(made)]
         fetched.decoded_at = start + len(records)
         next_offset = records[-1].offset + 1 if records else header.next_offset
@@ -222,7 +225,7 @@ def _take_records(
 
 
 def _deserialized(
-    topic_partition: TopicPartition, records: Sequence[Record], deserializers: Deserializers
+    topic_partition: TopicPartition, epoch: int | None, records: Sequence[Record], deserializers: Deserializers
 ) -> tuple[list[Record], RecordDeserializationError | None]:
     """The records with their keys and values as they are made, up to the first that is not, and why that is not."""
     made: list[Any] = []
@@ -233,7 +236,9 @@ def _deserialized(
             what, part = "value", record.value
             value = part if deserializers.value is None else deserializers.value(part)
         except Exception as why:
-            refused = RecordDeserializationError(topic_partition, offset=record.offset, what=what, why=why)
+            refused = RecordDeserializationError(
+                topic_partition, offset=record.offset, leader_epoch=epoch, what=what, why=why
+            )
             refused.__cause__ = why
             return made, refused
         made.append(record._replace(key=key, value=value))

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from tidelog.base.errors import Code
-from tidelog.base.ids import Position, TopicPartition
+from tidelog.base.ids import Position, TopicId, TopicPartition
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # of type checkers, which know the defaults (PEP 696)
@@ -66,15 +66,21 @@ class ConsumerRecords(list[ConsumerRecord[K, V]]):
     Kafka: `ConsumerRecords`.
     """
 
-    __slots__ = ("_next",)
+    # `begins` and `topic_ids` are the consumer's: where each reader stood before, and of which topic it was.
+
+    __slots__ = ("_next", "begins", "topic_ids")
 
     def __init__(
         self,
         records: Iterable[ConsumerRecord[K, V]] = (),
         next_offsets: Mapping[TopicPartition, Position] | None = None,
+        begins: Mapping[TopicPartition, Any] | None = None,
+        topic_ids: Mapping[TopicPartition, TopicId | None] | None = None,
     ) -> None:
         super().__init__(records)
         self._next = dict(next_offsets or {})
+        self.begins = begins or {}
+        self.topic_ids = topic_ids or {}
 
     def next_offsets(self) -> dict[TopicPartition, Position]:
         """Where each partition that it came from is read on: behind these records, and what is hidden behind them.
