@@ -153,6 +153,7 @@ class ShareReader:
             elif row.acquired_records:
                 given = GivenRecords(partition, acquired(row))
                 found += self._recorder.on_given(self._member_id, given, asked, self._broker)
+        self._forget_earlier(found)
         self.held.update(dict.fromkeys(found))
         return found
 
@@ -241,6 +242,13 @@ class ShareReader:
     def _on_unanswered(self, told: Mapping[TopicPartition, Acknowledgements], error: BaseException) -> None:
         for one, type_ in (each for some in told.values() for each in some):
             self._recorder.on_acknowledged(one, type_, Code.SHARE_SESSION_NOT_FOUND if _has_no_session(error) else None)
+
+    def _forget_earlier(self, found: Iterable[Acquisition]) -> None:
+        """What it is given once more it has no longer from before: to name it twice is refused, with all beside it."""
+        again = {(one.partition, one.offset) for one in found}
+        for one in [one for one in self.held if (one.partition, one.offset) in again]:
+            one.is_open = False
+            del self.held[one]
 
     def _on_lost(self, partition: TopicPartition) -> None:
         """The broker does not deliver its records, or not as it did."""
