@@ -151,7 +151,8 @@ class Cleaner:
             if not log.config.is_compacted or not self._may_clean(partition):
                 continue
             first_dirty = (await self._checkpoint_of(log)).get(partition.topic_partition, Offset(0))
-            if not self._may_clean(partition):
+            await self._sync_closed(partition)
+            if not self._may_clean(partition) or partition.log is not log:
                 continue  # others had their turn meanwhile
             dirty = log.compaction.dirty_range(
                 log.config,
@@ -162,6 +163,17 @@ class Cleaner:
             if dirty is not None and (best is None or _urgency(dirty) > _urgency(best.dirty)):
                 best = _Chosen(partition, dirty)
         return best
+
+    async def _sync_closed(self, partition: Partition) -> None:
+        """Sync the segments that were closed since the last chore: what is not synced is not compacted."""
+        now_ms = self._clock.now_ms()
+        if partition.log_lock.locked() or not partition.log.is_flush_due(now_ms):
+            return
+        try:
+            async with partition.log_lock:
+                await self._off_the_loop(partial(partition.log.maybe_flush, now_ms))
+        except DiskError as error:
+            self._broker.on_disk_error(partition, error)
 
     def _may_clean(self, partition: Partition) -> bool:
         topic_partition = partition.topic_partition
