@@ -89,7 +89,14 @@ class AsyncConsumer(Generic[K, V]):
             unknown_ms_max=config.default_api_timeout_ms,
             begins_at=lambda: world.clock.wall_ms() - ago_ms,
         )
-        self._fetching = Fetching(config, self._subscription, self._cluster, world.clock, self._settle)
+        self._fetching = Fetching(
+            config,
+            self._subscription,
+            self._cluster,
+            world.clock,
+            settle=self._settle,
+            stands_at=self._stands_at,
+        )
         self._handing: Handing[K, V] | None = None
 
     async def __aenter__(self) -> AsyncConsumer[K, V]:
@@ -336,9 +343,13 @@ class AsyncConsumer(Generic[K, V]):
         self._fetching.pump_soon()
         return True
 
+    def _stands_at(self, partition: TopicPartition) -> Position | None:
+        place = None if self._handing is None else self._handing.place_in(partition)
+        return None if place is None else place.position
+
     def _position(self, reader: PartitionReader) -> Position | None:
         """Where the caller stands, who may not have taken all that was delivered."""
-        place = None if self._handing is None else self._handing.place_in(reader)
+        place = None if self._handing is None else self._handing.place_in(reader.topic_partition)
         is_behind = place is not None and reader.offset is not None and place.offset < reader.offset
         return place.position if place is not None and is_behind else reader.position
 

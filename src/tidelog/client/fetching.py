@@ -6,10 +6,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from tidelog.base.errors import ClientClosedError, InvariantBrokenError, NetworkError, TidelogError, TimedOutError
-from tidelog.base.ids import BrokerId
+from tidelog.base.ids import BrokerId, Position, TopicPartition
 from tidelog.base.ports import Clock
 from tidelog.client.cluster import Cluster, is_retriable
 from tidelog.client.core.fetch_messages import (
@@ -48,6 +49,7 @@ class Fetching:
         cluster: closed together with this.
         clock: the world's.
         settle: give back what was delivered and not taken, before the caller is told of a loss. Returns: anything.
+        stands_at: where the caller stands who has not taken all that was delivered; None who has.
     """
 
     def __init__(
@@ -56,13 +58,16 @@ class Fetching:
         subscription: Subscription,
         cluster: Cluster,
         clock: Clock,
+        *,
         settle: Callable[[], bool],
+        stands_at: Callable[[TopicPartition], Position | None],
     ) -> None:
         self._config = config
         self._subscription = subscription
         self._cluster = cluster
         self._clock = clock
         self._settle = settle
+        self._stands_at = stands_at
         self._isolation_level = IsolationLevel(config.isolation_level)
         self._settings = FetchSettings(
             min_bytes=config.fetch_min_bytes,
@@ -168,7 +173,10 @@ class Fetching:
             self._timer = asyncio.get_running_loop().call_later(delay_s, self.pump_soon)
 
     def _report_resets(self) -> None:
-        resets = self._subscription.take_resets()
+        resets = [
+            replace(reset, position=self._stands_at(reset.topic_partition) or reset.position)
+            for reset in self._subscription.take_resets()
+        ]
         if resets:
             self._settle()  # nothing of what is lost is handed out any more
         for reset in resets:

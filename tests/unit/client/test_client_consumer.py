@@ -499,7 +499,7 @@ def test_a_loop_hands_out_nothing_of_what_a_reset_has_undone() -> None:
         undone = asyncio.Event()
 
         def undo(reset: PositionReset) -> None:
-            assert reset.divergent_offset == 5
+            assert (reset.position, reset.divergent_offset) == ((7, 0), 5)
             for offset in [offset for offset in state if offset >= 5]:
                 del state[offset]
             undone.set()

@@ -56,7 +56,7 @@ def test_what_is_taken_at_once_is_not_given_back() -> None:
     handing = polled.hand(is_loop=False)
     assert [record.offset for record in handing.take_all()] == [0, 1, 6, 7]
     assert not handing.give_back(polled.subscription.readers)
-    assert handing.place_in(polled.reader) is None
+    assert handing.place_in(P0) is None
     assert polled.reader.offset == 8
 
 
@@ -64,7 +64,7 @@ def test_what_is_given_back_is_not_taken() -> None:
     for is_loop in (False, True):
         polled = Polled()
         handing = polled.hand(is_loop=is_loop)
-        place = handing.place_in(polled.reader)
+        place = handing.place_in(P0)
         assert place is not None
         assert place.offset == 0
         assert handing.give_back(polled.subscription.readers)
@@ -78,7 +78,7 @@ def test_a_loop_goes_on_behind_the_last_record_that_it_took_with_its_epoch_and_t
     handing = polled.hand(is_loop=True)
     records = handing.one_by_one()
     assert [next(records).offset, next(records).offset] == [0, 1]
-    place = handing.place_in(polled.reader)
+    place = handing.place_in(P0)
     assert place is not None
     assert place.position == (2, 0), "nothing of epoch 1 was taken, which the gap before it counts to"
     assert handing.give_back(polled.subscription.readers)

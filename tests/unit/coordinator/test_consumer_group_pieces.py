@@ -34,7 +34,7 @@ from tidelog.coordinator.groups.consumer_group_records import ConsumerMemberStat
 
 PIECE = 20
 COUNT = 600
-LINES_MAX = 2_000
+LINES_MAX = 3_000
 """Of a piece. A loop over all that there is, and which counts nothing, takes twice as many."""
 AT_ONCE_LINES_MAX = 6_500
 """Of one that looks at all members, or at all partitions of one topic: that is done in one go."""

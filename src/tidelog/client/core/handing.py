@@ -39,10 +39,10 @@ class Handing(Generic[K, V]):
         """Those that were not given back by the time that it is their turn."""
         return self._iterator if self._claim() else iter(())
 
-    def place_in(self, reader: PartitionReader) -> PositionStatus | None:
+    def place_in(self, partition: TopicPartition) -> PositionStatus | None:
         """Where the caller stands in a partition of which records are left to be taken; None if none are."""
         left = len(self._records) if self._unclaimed else length_hint(self._iterator) if self._is_loop else 0
-        return self._places(left).get(reader.topic_partition)
+        return self._places(left).get(partition)
 
     def give_back(self, readers: Mapping[TopicPartition, PartitionReader]) -> bool:
         """What is left is delivered again, from behind the last record that was taken. Returns whether anything was."""
