@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pyarrow as pa
@@ -208,9 +208,17 @@ class InterruptedOnce:
         self._thread.close()
 
 
-@pytest.mark.parametrize("is_loop", [False, True])
-def test_records_that_ctrl_c_kept_from_the_caller_are_delivered_again(shared_node: NodeProcess, is_loop: bool) -> None:
-    topic = create(shared_node, f"clients-ctrl-c-{is_loop}")
+ASKS: dict[str, Callable[[Consumer], object]] = {
+    "loop": lambda consumer: next(iter(consumer)),
+    "poll": lambda consumer: consumer.poll(WAIT_MS),
+    "poll-batches": lambda consumer: consumer.poll_batches(WAIT_MS),
+    "poll-arrow": lambda consumer: consumer.poll_arrow(WAIT_MS),
+}
+
+
+@pytest.mark.parametrize("ask", ASKS)
+def test_records_that_ctrl_c_kept_from_the_caller_are_delivered_again(shared_node: NodeProcess, ask: str) -> None:
+    topic = create(shared_node, f"clients-ctrl-c-{ask}")
     with Producer(shared_node.bootstrap) as producer:
         for number in range(10):
             producer.send(topic.topic, b"%d" % number, partition=0)
@@ -220,7 +228,7 @@ def test_records_that_ctrl_c_kept_from_the_caller_are_delivered_again(shared_nod
         assert consumer.position(topic).offset == 0
         consumer._thread = interrupted = InterruptedOnce(consumer._thread)  # type: ignore[assignment]
         with pytest.raises(KeyboardInterrupt):
-            _ = next(iter(consumer)) if is_loop else consumer.poll(WAIT_MS)
+            ASKS[ask](consumer)
         assert interrupted.is_interrupted
         assert read_values(consumer, 10) == [b"%d" % number for number in range(10)]
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from tidelog.base.errors import MalformedBatchError, TidelogError, TimedOutError
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, Position, TopicPartition
 from tidelog.client.cluster import Cluster, World, real_world
 from tidelog.client.consistency import ConsistencyContextStore
-from tidelog.client.core.handing import Handing
+from tidelog.client.core.handing import Delivered, Handing
 from tidelog.client.core.needs import EARLIEST, LATEST
 from tidelog.client.core.reader import PartitionReader
 from tidelog.client.core.subscription import Subscription
@@ -34,6 +34,8 @@ from tidelog.net.address import parse_bootstrap
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+T = TypeVar("T")
 
 _ANSWERS_PER_POLL_MAX = 64
 
@@ -97,7 +99,7 @@ class AsyncConsumer(Generic[K, V]):
             settle=self._settle,
             stands_at=self._stands_at,
         )
-        self._handing: Handing[K, V] | None = None
+        self._handing: Handing[K, V] | Delivered[Any] | None = None
 
     async def __aenter__(self) -> AsyncConsumer[K, V]:
         return self
@@ -332,8 +334,20 @@ class AsyncConsumer(Generic[K, V]):
     def _hand(self, records: ConsumerRecords[K, V], *, is_loop: bool) -> Handing[K, V]:
         """Records on their way to the caller; `_settle` is called before anything else is done."""
         self._settle()
-        self._handing = Handing(records, is_loop=is_loop)
-        return self._handing
+        self._handing = handing = Handing(records, is_loop=is_loop)
+        return handing
+
+    async def _deliver(self, work: Awaitable[T]) -> Delivered[T]:
+        """As `_hand`, of what is taken in one piece."""
+        self._settle()
+        begins = {
+            key: (reader.place(), reader.topic_id)
+            for key, reader in self._subscription.readers.items()
+            if reader.standing is not None
+        }
+        result = await work
+        self._handing = delivered = Delivered(result, begins)
+        return delivered
 
     def _settle(self) -> bool:
         """What the caller was given and has not taken is delivered again, to whoever reads next. Returns: anything."""

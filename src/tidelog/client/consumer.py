@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from tidelog.base.ids import PartitionIndex, Position, TopicPartition
 from tidelog.client.async_consumer import AsyncConsumer
@@ -162,7 +162,7 @@ class Consumer(Generic[K, V]):
 
     def poll_batches(self, timeout_ms: int = 1_000) -> list[FetchedBatches]:
         """Whole batches, as the brokers sent them, for those who decode themselves. Otherwise as `poll`."""
-        return self._thread.run(self._async.poll_batches(timeout_ms))
+        return self._deliver(lambda: self._async.poll_batches(timeout_ms))
 
     def poll_arrow(
         self, timeout_ms: int = 1_000, columns: Iterable[str] | None = None, size_bytes: int = 64 * 1024 * 1024
@@ -178,7 +178,7 @@ class Consumer(Generic[K, V]):
             MalformedBatchError: a batch is damaged. Every partition stands where it stood before the call; `poll`
                 gives the records up to the damage, and says where it is.
         """
-        return self._thread.run(self._async.poll_arrow(timeout_ms, columns, size_bytes))
+        return self._deliver(lambda: self._async.poll_arrow(timeout_ms, columns, size_bytes))
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Records without end, one by one. Whoever leaves the loop goes on behind the last record it was given."""
@@ -224,6 +224,13 @@ class Consumer(Generic[K, V]):
             return self._async._hand(await self._async.poll(timeout_ms, max_records), is_loop=is_loop)
 
         return self._thread.run(hand())
+
+    def _deliver(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What is taken in one piece. If Ctrl-C comes before the caller has it, it is delivered again."""
+        while True:
+            found = self._thread.run(self._async._deliver(work())).take()
+            if found is not None:
+                return found
 
     def _there(self, work: Callable[[], T]) -> T:
         async def do() -> T:

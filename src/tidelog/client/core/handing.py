@@ -4,12 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from operator import length_hint
-from typing import Generic
+from typing import Generic, TypeVar
 
-from tidelog.base.ids import Offset, TopicPartition
+from tidelog.base.ids import Offset, TopicId, TopicPartition
 from tidelog.client.core.positions import PositionStatus
 from tidelog.client.core.reader import PartitionReader
 from tidelog.client.core.values import ConsumerRecord, ConsumerRecords, K, V
+
+T = TypeVar("T")
+
+
+class Delivered(Generic[T]):
+    """What was delivered in one piece, of which nobody knows by then whether the caller will have it.
+
+    Args:
+        result: it.
+        begins: where each reader stood before, and of which topic it was.
+    """
+
+    __slots__ = ("_begins", "_result", "_unclaimed")
+
+    def __init__(self, result: T, begins: Mapping[TopicPartition, tuple[PositionStatus, TopicId | None]]) -> None:
+        self._result = result
+        self._begins = begins
+        self._unclaimed = [True]
+
+    def take(self) -> T | None:
+        """The result; None if it was given back."""
+        return self._result if self._claim() else None
+
+    def place_in(self, partition: TopicPartition) -> PositionStatus | None:
+        """See `Handing.place_in`."""
+        found = self._begins.get(partition) if self._unclaimed else None
+        return None if found is None else found[0]
+
+    def give_back(self, readers: Mapping[TopicPartition, PartitionReader]) -> bool:
+        """See `Handing.give_back`."""
+        if not self._claim():
+            return False
+        found = [(readers.get(key), place, topic_id) for key, (place, topic_id) in self._begins.items()]
+        changes = [reader.give_back(place, topic_id) for reader, place, topic_id in found if reader is not None]
+        return any(changes)
+
+    def _claim(self) -> bool:
+        return _popped(self._unclaimed)
 
 
 class Handing(Generic[K, V]):
@@ -55,10 +93,7 @@ class Handing(Generic[K, V]):
         return is_changed
 
     def _claim(self) -> bool:
-        try:
-            return self._unclaimed.pop()
-        except IndexError:
-            return False
+        return _popped(self._unclaimed)
 
     def _places(self, left_count: int) -> dict[TopicPartition, PositionStatus]:
         """Where the caller stands in each partition of which records are left."""
@@ -70,3 +105,11 @@ class Handing(Generic[K, V]):
             if place is not None:
                 place.on_record(Offset(record.offset), record.leader_epoch, record.timestamp)
         return places
+
+
+def _popped(unclaimed: list[bool]) -> bool:
+    """Whether it was there: one of two threads finds it so."""
+    try:
+        return unclaimed.pop()
+    except IndexError:
+        return False
