@@ -25,13 +25,16 @@ class Delivered(Generic[T]):
     __slots__ = ("_begins", "_result", "_unclaimed")
 
     def __init__(self, result: T, begins: Mapping[TopicPartition, tuple[PositionStatus, TopicId | None]]) -> None:
-        self._result = result
+        self._result: T | None = result
         self._begins = begins
         self._unclaimed = [True]
 
     def take(self) -> T | None:
-        """The result; None if it was given back."""
-        return self._result if self._claim() else None
+        """The result, which is held no longer; None if it was given back."""
+        if not self._claim():
+            return None
+        result, self._result = self._result, None
+        return result
 
     def place_in(self, partition: TopicPartition) -> PositionStatus | None:
         """See `Handing.place_in`."""
@@ -97,6 +100,8 @@ class Handing(Generic[K, V]):
 
     def _places(self, left_count: int) -> dict[TopicPartition, PositionStatus]:
         """Where the caller stands in each partition of which records are left."""
+        if not left_count:
+            return {}
         taken_count = len(self._records) - left_count
         keys = {TopicPartition(record.topic, record.partition) for record in self._records[taken_count:]}
         places = {key: self._records.begins[key].clone() for key in keys if key in self._records.begins}
