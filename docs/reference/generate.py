@@ -286,6 +286,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "ConfigResource",
         "EpochEnd",
         "CommittedOffset",
+        "GroupMetadata",
         "ConsistencyContext",
         "ConsistencyContextStore",
     ),

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from tidelog.base.errors import (
         ClientClosedError,
         Code,
+        CommitFailedError,
         ConfigError,
         KafkaError,
         LogTruncatedError,
@@ -20,15 +21,17 @@ if TYPE_CHECKING:
         TopicRecreatedError,
         UnknownTopicError,
         UnsupportedVersionError,
+        WakeupError,
     )
     from tidelog.base.ids import Position, TopicPartition
     from tidelog.base.version import __version__
     from tidelog.client.admin.admin import Admin
     from tidelog.client.admin.descriptions import ConfigResource, EpochEnd, NewTopic
-    from tidelog.client.admin.group_descriptions import CommittedOffset
     from tidelog.client.consistency import ConsistencyContext, ConsistencyContextStore
     from tidelog.client.consumer import Consumer
+    from tidelog.client.core.group_metadata import GroupMetadata
     from tidelog.client.core.values import (
+        CommittedOffset,
         ConsumerRecord,
         ConsumerRecords,
         FetchedBatches,
@@ -47,6 +50,7 @@ __all__ = [
     "BatchMetadata",
     "ClientClosedError",
     "Code",
+    "CommitFailedError",
     "CommittedOffset",
     "ConfigError",
     "ConfigResource",
@@ -59,6 +63,7 @@ __all__ = [
     "Factory",
     "FetchedBatches",
     "Future",
+    "GroupMetadata",
     "KafkaError",
     "LogTruncatedError",
     "NetworkError",
@@ -80,13 +85,14 @@ __all__ = [
     "TopicRecreatedError",
     "UnknownTopicError",
     "UnsupportedVersionError",
+    "WakeupError",
     "__version__",
 ]
 
 _HOMES = {
     "Admin": "client.admin.admin",
     "BatchMetadata": "client.futures",
-    "CommittedOffset": "client.admin.group_descriptions",
+    "CommittedOffset": "client.core.values",
     "ConfigResource": "client.admin.descriptions",
     "ConsistencyContext": "client.consistency",
     "ConsistencyContextStore": "client.consistency",
@@ -97,6 +103,7 @@ _HOMES = {
     "Factory": "client.factory",
     "FetchedBatches": "client.core.values",
     "Future": "client.futures",
+    "GroupMetadata": "client.core.group_metadata",
     "NewTopic": "client.admin.descriptions",
     "OffsetAndEpoch": "client.core.values",
     "PartitionStatistics": "client.core.values",

@@ -400,6 +400,22 @@ class TopicRecreatedError(LogTruncatedError):
         self.new_topic_id = new_topic_id
 
 
+class CommitFailedError(KafkaError):
+    """Offsets were not committed: the consumer is not, or not any more, a member of the group in the way it believes.
+
+    Kafka: `CommitFailedException`.
+    """
+
+    code = Code.UNKNOWN_MEMBER_ID
+
+
+class WakeupError(TidelogError):
+    """Another thread, or task, called `wakeup` on the consumer that was waiting. Nothing was read.
+
+    Kafka: `WakeupException`.
+    """
+
+
 class MalformedBatchError(KafkaError):
     """A record batch whose bytes contradict each other. Nothing of it was stored, and nothing of it can be read.
 

@@ -24,7 +24,7 @@ from tidelog.cli.output import Row, Rows
 
 if TYPE_CHECKING:
     from tidelog.client.admin.admin import Admin
-    from tidelog.client.admin.group_descriptions import CommittedOffset
+    from tidelog.client.core.values import CommittedOffset
 
 
 class TopicPartitions(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only

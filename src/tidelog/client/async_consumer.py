@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import re
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
-from tidelog.base.errors import MalformedBatchError, TidelogError, TimedOutError
-from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, Position, TopicPartition
+from tidelog.base.errors import ConfigError, MalformedBatchError, TidelogError, TimedOutError, WakeupError
+from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, Position, TopicId, TopicPartition
 from tidelog.client.cluster import Cluster, World, real_world
 from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.handing import Delivered, Handing
-from tidelog.client.core.needs import EARLIEST, LATEST
+from tidelog.client.core.membership import Rebalance
+from tidelog.client.core.needs import EARLIEST, LATEST, LookUp
+from tidelog.client.core.positions import PositionStatus
 from tidelog.client.core.reader import PartitionReader
 from tidelog.client.core.subscription import Subscription
 from tidelog.client.core.values import (
     RAW,
+    CommittedOffset,
     ConsumerRecord,
     ConsumerRecords,
     Deserializers,
@@ -29,11 +35,23 @@ from tidelog.client.core.values import (
 )
 from tidelog.client.fetching import Fetching
 from tidelog.client.leader_requests import Leaders
-from tidelog.client.options import ConsumerConfig, ConsumerOptions, deserializers_of, parse_options, reset_policy
+from tidelog.client.options import (
+    ConsumerConfig,
+    ConsumerOptions,
+    Start,
+    deserializers_of,
+    parse_options,
+    reset_policy,
+    start_ms,
+)
 from tidelog.net.address import parse_bootstrap
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from tidelog.client.arrow import ArrowReader
+    from tidelog.client.consumer_group import ConsumerGroup, Listener
+    from tidelog.client.core.group_metadata import GroupMetadata
 
 T = TypeVar("T")
 
@@ -98,8 +116,26 @@ class AsyncConsumer(Generic[K, V]):
             world.clock,
             settle=self._settle,
             stands_at=self._stands_at,
+            is_interrupted=self._is_interrupted,
         )
         self._handing: Handing[K, V] | Delivered[Any] | None = None
+        self._unfinished: Handing[K, V] | Delivered[Any] | None = None  # what the caller has not come back from
+        self._is_woken = False
+        self._is_telling = False
+        self._group: ConsumerGroup | None = None
+        if config.group_id is not None:
+            from tidelog.client.consumer_group import ConsumerGroup
+
+            self._group = ConsumerGroup(
+                config,
+                self._cluster,
+                world,
+                self._subscription,
+                self._fetching,
+                settle=self._settle,
+                done=self._done,
+                progress=lambda: 0 if self._handing is None else self._handing.left_count,
+            )
 
     async def __aenter__(self) -> AsyncConsumer[K, V]:
         return self
@@ -107,20 +143,92 @@ class AsyncConsumer(Generic[K, V]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        await self._close(is_back=kind is None)
 
     # Where to read.
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+    def subscribe(
+        self,
+        topics: str | re.Pattern[str] | Iterable[str],
+        *,
+        start: Start | None = None,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        on_lost: Listener | None = None,
+    ) -> None:
+        """Read what the group gives this consumer of these topics. A second call changes what it reads.
+
+        Partitions come and go only while the consumer asks for records. Then the caller is told, within that call.
+        Each partition starts behind what the group has committed. Whether that was truncated is found out first.
+
+        Args:
+            topics: names, or one name, or a pattern that matches whole names.
+            start: where to start what the group has committed nothing of: "earliest", "latest", or a `timedelta` ago.
+                By default where `auto_offset_reset` says.
+            on_assigned: called with the partitions that come, before any of their records; it may `seek`.
+            on_revoked: called with the partitions that go, while they are still this consumer's; it may `commit`.
+            on_lost: called with partitions that are another's already; by default `on_revoked` is.
+
+        Raises:
+            ConfigError: the consumer has no `group_id`.
+            TidelogError: partitions are assigned by `assign`.
+        """
+        from tidelog.client.consumer_group import Listeners
+        from tidelog.client.group_member import TopicSubscription
+
+        self._fetching.check_open()
+        group = self._require_group("subscribe")
+        if self._subscription.readers and not group.member.is_subscribed:
+            raise TidelogError("subscribe: partitions are assigned by hand: call assign([]) first")
+        place = self._place_of("subscribe", start)
+        self._settle()
+        if isinstance(topics, re.Pattern):
+            wanted = TopicSubscription(pattern=topics)
+        else:
+            wanted = TopicSubscription(frozenset([topics] if isinstance(topics, str) else topics))
+        if wanted.pattern is None and not wanted.topics:
+            raise TidelogError("subscribe: no topics are named: to read nothing, call unsubscribe")
+        group.subscribe(wanted, Listeners(on_assigned, on_revoked, on_lost), place)
+        self._fetching.pump_soon()
+
+    def subscription(self) -> list[str]:
+        """The topics that it subscribes to, sorted; of a pattern those that are found so far."""
+        if self._group is None:
+            return []
+        found = self._group.member.subscription
+        if found.pattern is None:
+            return sorted(found.topics)
+        return sorted(name for name in self._cluster.metadata.topics if found.pattern.fullmatch(name))
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, and read nothing. `on_revoked` is told first. What auto-commit has left is committed."""
+        await self._tell(await self._before_unsubscribing())
+        await self._leave()
+
+    def assign(self, partitions: Iterable[TopicPartition], *, start: Start | None = None) -> None:
         """Read these partitions, and no others. Those that were assigned before keep their positions.
 
-        A new one starts where `auto_offset_reset` says, unless `seek` says otherwise.
+        A new one starts behind what the group has committed, if there is a `group_id`; else at `start`; else where
+        `auto_offset_reset` says; unless `seek` says otherwise.
+
+        Args:
+            partitions: which.
+            start: "earliest", "latest", or a `timedelta` ago.
         """
         self._fetching.check_open()
+        if self._group is not None and self._group.member.is_subscribed:
+            raise TidelogError("assign: the group gives this consumer its partitions: call unsubscribe first")
+        place = self._place_of("assign", start)
         self._settle()
         wanted = [TopicPartition(*partition) for partition in partitions]
         topics = {partition.topic for partition in wanted}
         self._cluster.want(topics, create=self._config.allow_auto_create_topics)
-        self._subscription.assign(wanted, self._cluster.metadata, self._clock.now_ms())
+        is_awaiting = self._group is not None or place is not None
+        self._subscription.assign(wanted, self._cluster.metadata, self._clock.now_ms(), is_awaiting=is_awaiting)
+        if self._group is not None:
+            self._group.on_assigned_by_hand(place)
+        else:
+            for partition in self._subscription.awaiting:
+                self._subscription.readers[partition].start(place)
         self._fetching.pump_soon()
 
     def assignment(self) -> list[TopicPartition]:
@@ -225,11 +333,20 @@ class AsyncConsumer(Generic[K, V]):
             OffsetOutOfRangeError: the position is outside the log, likewise.
             TidelogError: why a partition cannot be read.
         """
+        found = await self._telling(self._reading(timeout_ms, max_records))
+        self._unfinished = handing = Handing(found, is_loop=False)
+        return handing.take_all()
+
+    def _reading(self, timeout_ms: int, max_records: int | None) -> Callable[[], Awaitable[ConsumerRecords[K, V]]]:
+        """What reads records, and may be called more than once."""
         if max_records is not None and max_records < 1:
             raise ValueError(f"poll(max_records={max_records}): 1 or more are expected")
-        self._settle()
         limit = self._config.max_poll_records if max_records is None else max_records
         deadline_ms = self._clock.now_ms() + timeout_ms
+        return lambda: self._read(deadline_ms, limit)
+
+    async def _read(self, deadline_ms: int, limit: int) -> ConsumerRecords[K, V]:
+        self._settle()
         moved: dict[TopicPartition, Position] = {}
         while await self._fetching.wait_for_some(deadline_ms):
             self._settle()  # another may have left a loop meanwhile
@@ -247,8 +364,15 @@ class AsyncConsumer(Generic[K, V]):
 
     async def poll_batches(self, timeout_ms: int = 1_000) -> list[FetchedBatches]:
         """Whole batches, as the brokers sent them, for those who decode themselves. Otherwise as `poll`."""
+        return await self._taken(self._reading_batches(timeout_ms))
+
+    def _reading_batches(self, timeout_ms: int) -> Callable[[], Awaitable[list[FetchedBatches]]]:
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        return lambda: self._read_batches(deadline_ms)
+
+    async def _read_batches(self, deadline_ms: int) -> list[FetchedBatches]:
         self._settle()
-        if not await self._fetching.wait_for_some(self._clock.now_ms() + timeout_ms):
+        if not await self._fetching.wait_for_some(deadline_ms):
             return []
         batches = self._subscription.take_batches(_ANSWERS_PER_POLL_MAX)
         self._fetching.pump_soon(is_update=False)
@@ -268,11 +392,19 @@ class AsyncConsumer(Generic[K, V]):
             MalformedBatchError: a batch is damaged. Every partition stands where it stood before the call; `poll`
                 gives the records up to the damage, and says where it is.
         """
+        return await self._taken(self._reading_arrow(timeout_ms, columns, size_bytes))
+
+    def _reading_arrow(
+        self, timeout_ms: int, columns: Iterable[str] | None, size_bytes: int
+    ) -> Callable[[], Awaitable[pa.RecordBatch]]:
         from tidelog.client.arrow import ArrowReader
 
-        self._settle()
-        reader = ArrowReader(columns)
+        wanted = None if columns is None else list(columns)
         deadline_ms = self._clock.now_ms() + timeout_ms
+        return lambda: self._read_arrow(ArrowReader(wanted), deadline_ms, size_bytes)
+
+    async def _read_arrow(self, reader: ArrowReader, deadline_ms: int, size_bytes: int) -> pa.RecordBatch:
+        self._settle()
         before: dict[TopicPartition, Position] = {}
         while reader.row_count == 0 and await self._fetching.wait_for_some(deadline_ms):
             while reader.size_bytes < size_bytes and self._subscription.has_some:
@@ -292,8 +424,14 @@ class AsyncConsumer(Generic[K, V]):
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Records without end, one by one. Whoever leaves the loop goes on behind the last record it was given."""
         while True:
-            for record in self._hand(await self.poll(), is_loop=True).one_by_one():
+            found = await self._telling(self._reading(1_000, None))
+            for record in self._hand(found, is_loop=True).one_by_one():
                 yield record
+
+    def wakeup(self) -> None:
+        """Have the call that waits for records raise `WakeupError`, or the next one. From any thread, or task."""
+        self._is_woken = True
+        self._fetching.wake()
 
     # Asking.
     async def partitions_for(self, topic: str) -> list[PartitionIndex]:
@@ -326,28 +464,221 @@ class AsyncConsumer(Generic[K, V]):
                 raise ValueError(f"{partition}: timestamp {timestamp} is negative")
         return await self._leaders().list_offsets(timestamps_ms, self._isolation_level)
 
+    # What the group remembers.
+    async def commit(
+        self,
+        offsets: ConsumerRecord[Any, Any]
+        | ConsumerRecords[Any, Any]
+        | Mapping[TopicPartition, int | Position | CommittedOffset]
+        | None = None,
+        *,
+        wait: bool = True,
+    ) -> None:
+        """Have the group remember how far it has read. With the offset goes the leader epoch, where it is known.
+
+        Args:
+            offsets: a record: all up to it is done; what a poll gave: all of that is; or the next offset to read, of
+                each partition. By default all is done that the caller was given.
+            wait: whether to wait until it is done. If not, `on_commit` is told what became of it.
+
+        Raises:
+            CommitFailedError: the partitions are another's by now. What was read since the last commit is read again.
+            TimedOutError: not within `default_api_timeout_ms`. Whether it is done is not known.
+            KafkaError: it was refused for another reason.
+        """
+        group = self._require_group("commit")
+        if offsets is None:
+            self._settle()
+            offsets = self._positions(self._subscription.readers)
+        wanted = _committing(offsets)
+        if not wait:
+            group.commit_soon(wanted)
+        else:
+            await group.commit(wanted)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """What the group has committed, of these partitions or of all that are assigned; None for nothing.
+
+        Raises:
+            TimedOutError: not within `default_api_timeout_ms`, as while a transaction is about to commit some.
+            KafkaError: it was refused.
+        """
+        group = self._require_group("committed")
+        wanted = self.assignment() if partitions is None else [TopicPartition(*one) for one in partitions]
+        self._cluster.want({partition.topic for partition in wanted})
+        return await group.committed(wanted)
+
+    def group_metadata(self) -> GroupMetadata:
+        """The consumer as a member of its group, for a transaction that takes its offsets along (KIP-447).
+
+        Raises:
+            CommitFailedError: it subscribes, and is no member at the moment.
+        """
+        return self._require_group("group_metadata").metadata()
+
     async def close(self) -> None:
-        """Disconnect. A second call does nothing."""
-        await self._fetching.close()
+        """Commit what auto-commit has left, leave the group, and disconnect. A second call does nothing.
+
+        Whoever closes because of an error has not come back from what it was given last: that is not committed.
+        """
+        await self._close(is_back=sys.exc_info()[0] is None)
 
     # How.
+    async def _close(self, *, is_back: bool) -> None:
+        rebalance = await self._before_closing(is_back=is_back)
+        try:
+            await self._tell(rebalance)
+        finally:
+            await self._disconnect()
+
+    async def _before_closing(self, *, is_back: bool) -> Rebalance | None:
+        """What the caller has to be told before the consumer closes."""
+        if self._fetching.is_closed:
+            return None
+        if is_back:
+            self._unfinished = None
+        return await self._before_leaving()
+
+    async def _before_unsubscribing(self) -> Rebalance | None:
+        self._require_group("unsubscribe")
+        self._unfinished = None
+        return await self._before_leaving()
+
+    async def _before_leaving(self) -> Rebalance | None:
+        self._settle()
+        return None if self._group is None else await self._group.last_rebalance()
+
+    async def _leave(self) -> None:
+        if self._group is not None:
+            await self._group.leave()
+
+    async def _disconnect(self) -> None:
+        if not self._fetching.is_closed:
+            try:
+                await self._leave()
+            finally:
+                await self._fetching.close()
+
+    def _require_group(self, call: str) -> ConsumerGroup:
+        self._fetching.check_open()
+        if self._group is None:
+            raise ConfigError(
+                f"{call}: the consumer is in no group: make it with group_id='…', or read without one:"
+                " assign(TopicPartition(topic, number) for number in consumer.partitions_for(topic))"
+            )
+        return self._group
+
+    def _place_of(self, call: str, start: Start | None) -> LookUp | None:
+        ago_ms = start_ms(f"Consumer.{call}", start)
+        if start is None:
+            return None
+        if ago_ms is None:
+            return LookUp(EARLIEST if start == "earliest" else LATEST)
+        return LookUp(max(self._clock.wall_ms() - ago_ms, 0))
+
+    # How what the group changes comes to the caller.
+    def _is_interrupted(self) -> bool:
+        return self._is_woken or (self._group is not None and self._group.member.has_news)
+
+    async def _step(self, read: Callable[[], Awaitable[T]]) -> T | Rebalance:
+        """Read; or what the caller has to be told before it reads. It has come back from what it was given before."""
+        if self._is_telling:
+            raise TidelogError("a rebalance listener asked for records: it is told of partitions, and then returns")
+        group = self._group
+        if group is None:
+            self._unfinished = None
+            self._check_woken()
+            found = await read()
+            self._check_woken(found)
+            return found
+        group.member.on_poll(is_begin=True)
+        try:
+            while True:
+                self._unfinished = None
+                self._check_woken()
+                rebalance = await group.prepare()
+                if rebalance is not None:
+                    return rebalance
+                group.member.check()
+                found = await read()
+                self._check_woken(found)
+                if len(found) or not self._is_interrupted():  # type: ignore[arg-type]  # each kind of it has a length
+                    return found
+        finally:
+            group.member.on_poll(is_begin=False)
+
+    def _check_woken(self, found: object = ()) -> None:
+        """Raise if another woke the caller, and nothing was found."""
+        if self._is_woken and not len(found):  # type: ignore[arg-type]
+            self._is_woken = False
+            raise WakeupError("another thread or task called wakeup: nothing was read")
+
+    async def _telling(self, read: Callable[[], Awaitable[T]]) -> T:
+        """Read; the caller is told what its group changes."""
+        while isinstance(found := await self._step(read), Rebalance):
+            await self._tell(found)
+        return found
+
+    async def _tell(self, rebalance: Rebalance | None) -> None:
+        if rebalance is None:
+            return
+        try:
+            outcome = self._call_listener(rebalance)
+            if inspect.isawaitable(outcome):
+                await outcome
+        finally:
+            self._on_told(rebalance)
+
+    def _call_listener(self, rebalance: Rebalance) -> object:
+        assert self._group is not None
+        listener = self._group.listeners.of(rebalance.kind)
+        self._is_telling = True
+        return None if listener is None else listener(sorted(rebalance.partitions))
+
+    def _on_told(self, rebalance: Rebalance) -> None:
+        assert self._group is not None
+        self._is_telling = False
+        self._group.on_told(rebalance)
+
+    async def _taken(self, read: Callable[[], Awaitable[T]]) -> T:
+        """Read what is taken in one piece."""
+        begins = self._begins()
+        result = await self._telling(read)
+        self._unfinished = Delivered(result, begins)
+        return result
+
+    def _done(self) -> dict[TopicPartition, Position]:
+        """Where the caller stands in each partition, behind what it was given and came back from."""
+        found = self._positions(self._subscription.readers)
+        if self._unfinished is not None:
+            places = self._unfinished.done_places()
+            found |= {key: place.position for key, place in places.items() if key in found}
+        return found
+
     def _hand(self, records: ConsumerRecords[K, V], *, is_loop: bool) -> Handing[K, V]:
         """Records on their way to the caller; `_settle` is called before anything else is done."""
         self._settle()
-        self._handing = handing = Handing(records, is_loop=is_loop)
+        self._handing = self._unfinished = handing = Handing(records, is_loop=is_loop)
         return handing
 
-    async def _deliver(self, work: Awaitable[T]) -> Delivered[T]:
-        """As `_hand`, of what is taken in one piece."""
+    async def _deliver(self, read: Callable[[], Awaitable[T]]) -> Delivered[T] | Rebalance:
+        """As `_hand`, of what is taken in one piece; or what the caller has to be told first."""
         self._settle()
-        begins = {
+        begins = self._begins()
+        result = await self._step(read)
+        if isinstance(result, Rebalance):
+            return result
+        self._handing = self._unfinished = delivered = Delivered(result, begins)
+        return delivered
+
+    def _begins(self) -> dict[TopicPartition, tuple[PositionStatus, TopicId | None]]:
+        return {
             key: (reader.place(), reader.topic_id)
             for key, reader in self._subscription.readers.items()
             if reader.standing is not None
         }
-        result = await work
-        self._handing = delivered = Delivered(result, begins)
-        return delivered
 
     def _settle(self) -> bool:
         """What the caller was given and has not taken is delivered again, to whoever reads next. Returns: anything."""
@@ -393,5 +724,36 @@ class AsyncConsumer(Generic[K, V]):
         reader = self._subscription.readers.get(partition)
         if reader is None:
             wanted = TopicPartition(*partition)
-            raise TidelogError(f"{wanted} is not assigned to this consumer: call assign first").about(wanted)
+            how = (
+                "the group has not given it"
+                if self._group and self._group.member.is_subscribed
+                else "call assign first"
+            )
+            raise TidelogError(f"{wanted} is not assigned to this consumer: {how}").about(wanted)
         return reader
+
+
+def _committing(
+    offsets: ConsumerRecord[Any, Any]
+    | ConsumerRecords[Any, Any]
+    | Mapping[TopicPartition, int | Position | CommittedOffset],
+) -> dict[TopicPartition, CommittedOffset]:
+    """What `commit` was given. Raises TypeError, ValueError: it is not that."""
+    if isinstance(offsets, ConsumerRecord):
+        partition = TopicPartition(offsets.topic, PartitionIndex(offsets.partition))
+        return {partition: CommittedOffset(offsets.offset + 1, offsets.leader_epoch)}
+    if isinstance(offsets, ConsumerRecords):
+        offsets = offsets.next_offsets()
+    if not isinstance(offsets, Mapping):
+        raise TypeError(
+            f"commit({offsets!r}): a record, what poll returned, or {{TopicPartition(…): next offset}} is expected"
+        )
+    found = {}
+    for key, given in offsets.items():
+        if not isinstance(given, int | Position | CommittedOffset) or isinstance(given, bool):
+            raise TypeError(f"commit: {key}: {given!r} is neither an offset nor a Position nor a CommittedOffset")
+        committed = CommittedOffset(given) if isinstance(given, int) else CommittedOffset(*given)
+        if committed.offset < 0:
+            raise ValueError(f"commit: {key}: offset {committed.offset} is negative")
+        found[TopicPartition(*key)] = committed
+    return found

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tidelog.base.errors import ClientClosedError, Code, KafkaError, NetworkError, TidelogError, TimedOutError, refusal
-from tidelog.base.ids import BrokerId, TopicPartition
+from tidelog.base.ids import BrokerId, TopicId, TopicPartition
 from tidelog.base.ports import Clock, Network, Rng
 from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.metadata_cache import MetadataCache, MetadataChanges
@@ -33,6 +33,7 @@ PATIENCE_MS_MIN = 1_000
 """After that another broker is asked as well; twice as long for each that was asked in vain."""
 PROMPT_ANSWERS = 20
 """While something is missing, so many answers are asked for in quick succession."""
+_FIRST_BY_ID = 12
 BEHIND_SECONDS = 10.0
 """So long a broker that was behind what this client has seen is asked after the others."""
 
@@ -240,6 +241,23 @@ class Cluster:
             NetworkError, KafkaError: worth a retry if `is_retriable` says so.
         """
         return await self._fetch_metadata(topics, await self.any_broker(), create=create)
+
+    async def fetch_topic_names(self, topic_ids: Iterable[TopicId]) -> list[str]:
+        """Ask any broker once for the names of topics. Those that it does not know are left out.
+
+        Raises:
+            NetworkError, KafkaError: as `fetch_metadata`.
+            UnsupportedVersionError: the broker knows topics by name alone.
+        """
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids],
+            allow_auto_topic_creation=False,
+        )
+        connection = await self.any_broker()
+        response = await connection.request(
+            request, MetadataResponse, timeout_ms=self._config.request_timeout_ms, min_version=_FIRST_BY_ID
+        )
+        return [topic.name for topic in response.topics if topic.name is not None and not topic.error_code]
 
     async def _fetch_metadata(
         self, topics: Iterable[str] | None, informant: Connection, *, create: bool

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+import re
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
@@ -11,8 +13,10 @@ from tidelog.client.async_consumer import AsyncConsumer
 from tidelog.client.cluster import World
 from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.handing import Handing
+from tidelog.client.core.membership import Rebalance
 from tidelog.client.core.values import (
     RAW,
+    CommittedOffset,
     ConsumerRecord,
     ConsumerRecords,
     Deserializers,
@@ -23,10 +27,13 @@ from tidelog.client.core.values import (
     V,
 )
 from tidelog.client.loop_thread import LoopThread
-from tidelog.client.options import ConsumerConfig, ConsumerOptions, deserializers_of, parse_options
+from tidelog.client.options import ConsumerConfig, ConsumerOptions, Start, deserializers_of, parse_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from tidelog.client.consumer_group import Listener
+    from tidelog.client.core.group_metadata import GroupMetadata
 
 T = TypeVar("T")
 
@@ -82,16 +89,62 @@ class Consumer(Generic[K, V]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._close(is_back=kind is None)
 
     # Where to read.
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+    def subscribe(
+        self,
+        topics: str | re.Pattern[str] | Iterable[str],
+        *,
+        start: Start | None = None,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        on_lost: Listener | None = None,
+    ) -> None:
+        """Read what the group gives this consumer of these topics. A second call changes what it reads.
+
+        Partitions come and go only while the consumer asks for records. Then the caller is told, within that call.
+        Each partition starts behind what the group has committed. Whether that was truncated is found out first.
+
+        Args:
+            topics: names, or one name, or a pattern that matches whole names.
+            start: where to start what the group has committed nothing of: "earliest", "latest", or a `timedelta` ago.
+                By default where `auto_offset_reset` says.
+            on_assigned: called with the partitions that come, before any of their records; it may `seek`.
+            on_revoked: called with the partitions that go, while they are still this consumer's; it may `commit`.
+            on_lost: called with partitions that are another's already; by default `on_revoked` is.
+
+        Raises:
+            ConfigError: the consumer has no `group_id`.
+            TidelogError: partitions are assigned by `assign`.
+        """
+        self._there(
+            lambda: self._async.subscribe(
+                topics, start=start, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost
+            )
+        )
+
+    def subscription(self) -> list[str]:
+        """The topics that it subscribes to, sorted; of a pattern those that are found so far."""
+        return self._there(self._async.subscription)
+
+    def unsubscribe(self) -> None:
+        """Leave the group, and read nothing. `on_revoked` is told first. What auto-commit has left is committed."""
+        self._tell(self._thread.run(self._async._before_unsubscribing()))
+        self._thread.run(self._async._leave())
+
+    def assign(self, partitions: Iterable[TopicPartition], *, start: Start | None = None) -> None:
         """Read these partitions, and no others. Those that were assigned before keep their positions.
 
-        A new one starts where `auto_offset_reset` says, unless `seek` says otherwise.
+        A new one starts behind what the group has committed, if there is a `group_id`; else at `start`; else where
+        `auto_offset_reset` says; unless `seek` says otherwise.
+
+        Args:
+            partitions: which.
+            start: "earliest", "latest", or a `timedelta` ago.
         """
         wanted = list(partitions)
-        self._there(lambda: self._async.assign(wanted))
+        self._there(lambda: self._async.assign(wanted, start=start))
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are assigned, sorted."""
@@ -162,7 +215,7 @@ class Consumer(Generic[K, V]):
 
     def poll_batches(self, timeout_ms: int = 1_000) -> list[FetchedBatches]:
         """Whole batches, as the brokers sent them, for those who decode themselves. Otherwise as `poll`."""
-        return self._deliver(lambda: self._async.poll_batches(timeout_ms))
+        return self._deliver(self._async._reading_batches(timeout_ms))
 
     def poll_arrow(
         self, timeout_ms: int = 1_000, columns: Iterable[str] | None = None, size_bytes: int = 64 * 1024 * 1024
@@ -178,12 +231,16 @@ class Consumer(Generic[K, V]):
             MalformedBatchError: a batch is damaged. Every partition stands where it stood before the call; `poll`
                 gives the records up to the damage, and says where it is.
         """
-        return self._deliver(lambda: self._async.poll_arrow(timeout_ms, columns, size_bytes))
+        return self._deliver(self._async._reading_arrow(timeout_ms, columns, size_bytes))
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Records without end, one by one. Whoever leaves the loop goes on behind the last record it was given."""
         while True:
             yield from self._fetch(1_000, None, is_loop=True).one_by_one()
+
+    def wakeup(self) -> None:
+        """Have the call that waits for records raise `WakeupError`, or the next one. From any thread, or task."""
+        self._thread.call_soon(self._async.wakeup)
 
     # Asking.
     def partitions_for(self, topic: str) -> list[PartitionIndex]:
@@ -207,30 +264,100 @@ class Consumer(Generic[K, V]):
         """The first record at or after a time (ms since 1970), in each partition; None if there is none."""
         return self._thread.run(self._async.offsets_for_times(timestamps_ms))
 
+    # What the group remembers.
+    def commit(
+        self,
+        offsets: ConsumerRecord[Any, Any]
+        | ConsumerRecords[Any, Any]
+        | Mapping[TopicPartition, int | Position | CommittedOffset]
+        | None = None,
+        *,
+        wait: bool = True,
+    ) -> None:
+        """Have the group remember how far it has read. With the offset goes the leader epoch, where it is known.
+
+        Args:
+            offsets: a record: all up to it is done; what a poll gave: all of that is; or the next offset to read, of
+                each partition. By default all is done that the caller was given.
+            wait: whether to wait until it is done. If not, `on_commit` is told what became of it.
+
+        Raises:
+            CommitFailedError: the partitions are another's by now. What was read since the last commit is read again.
+            TimedOutError: not within `default_api_timeout_ms`. Whether it is done is not known.
+            KafkaError: it was refused for another reason.
+        """
+        self._thread.run(self._async.commit(offsets, wait=wait))
+
+    def committed(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """What the group has committed, of these partitions or of all that are assigned; None for nothing.
+
+        Raises:
+            TimedOutError: not within `default_api_timeout_ms`, as while a transaction is about to commit some.
+            KafkaError: it was refused.
+        """
+        return self._thread.run(self._async.committed(partitions))
+
+    def group_metadata(self) -> GroupMetadata:
+        """The consumer as a member of its group, for a transaction that takes its offsets along (KIP-447).
+
+        Raises:
+            CommitFailedError: it subscribes, and is no member at the moment.
+        """
+        return self._there(self._async.group_metadata)
+
     def close(self) -> None:
-        """Disconnect. A second call does nothing."""
+        """Commit what auto-commit has left, leave the group, and disconnect. A second call does nothing.
+
+        Whoever closes because of an error has not come back from what it was given last: that is not committed.
+        """
+        self._close(is_back=sys.exc_info()[0] is None)
+
+    # How.
+    def _close(self, *, is_back: bool) -> None:
         if self._is_closed:
             return
         self._is_closed = True
         try:
-            self._thread.run(self._async.close())
+            try:
+                self._tell(self._thread.run(self._async._before_closing(is_back=is_back)))
+            finally:
+                self._thread.run(self._async._disconnect())
         finally:
             self._thread.close()
 
     def _fetch(self, timeout_ms: int, max_records: int | None, *, is_loop: bool) -> Handing[K, V]:
         """Records on their way to the caller. If Ctrl-C comes before they are taken, they are delivered again."""
+        read = self._async._reading(timeout_ms, max_records)
 
-        async def hand() -> Handing[K, V]:
-            return self._async._hand(await self._async.poll(timeout_ms, max_records), is_loop=is_loop)
+        async def hand() -> Handing[K, V] | Rebalance:
+            found = await self._async._step(read)
+            return found if isinstance(found, Rebalance) else self._async._hand(found, is_loop=is_loop)
 
-        return self._thread.run(hand())
+        while isinstance(found := self._thread.run(hand()), Rebalance):
+            self._tell(found)
+        return found
 
-    def _deliver(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def _deliver(self, read: Callable[[], Awaitable[T]]) -> T:
         """What is taken in one piece. If Ctrl-C comes before the caller has it, it is delivered again."""
         while True:
-            found = self._thread.run(self._async._deliver(work())).take()
-            if found is not None:
-                return found
+            found = self._thread.run(self._async._deliver(read))
+            if isinstance(found, Rebalance):
+                self._tell(found)
+                continue
+            result = found.take()
+            if result is not None:
+                return result
+
+    def _tell(self, rebalance: Rebalance | None) -> None:
+        """Call the listener here, on the caller's thread: there it may use this consumer."""
+        if rebalance is None:
+            return
+        try:
+            self._async._call_listener(rebalance)
+        finally:
+            self._there(lambda: self._async._on_told(rebalance))
 
     def _there(self, work: Callable[[], T]) -> T:
         async def do() -> T:

@@ -50,6 +50,7 @@ class Fetching:
         clock: the world's.
         settle: give back what was delivered and not taken, before the caller is told of a loss. Returns: anything.
         stands_at: where the caller stands who has not taken all that was delivered; None who has.
+        is_interrupted: whether whoever waits for records is to do something else first.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Fetching:
         *,
         settle: Callable[[], bool],
         stands_at: Callable[[TopicPartition], Position | None],
+        is_interrupted: Callable[[], bool],
     ) -> None:
         self._config = config
         self._subscription = subscription
@@ -68,6 +70,7 @@ class Fetching:
         self._clock = clock
         self._settle = settle
         self._stands_at = stands_at
+        self._is_interrupted = is_interrupted
         self._isolation_level = IsolationLevel(config.isolation_level)
         self._settings = FetchSettings(
             min_bytes=config.fetch_min_bytes,
@@ -84,12 +87,12 @@ class Fetching:
         self._timer: asyncio.TimerHandle | None = None
         self._is_pumping = False
         self._has_update = False
-        self._is_closed = False
+        self.is_closed = False
         cluster.on_changes(self._on_metadata)
 
     def check_open(self) -> None:
         """Raise if the consumer is closed."""
-        if self._is_closed:
+        if self.is_closed:
             raise ClientClosedError("the consumer is closed")
 
     # To wait.
@@ -97,6 +100,8 @@ class Fetching:
         """Whether there is something to deliver. Raises what stopped a partition."""
         while True:
             self.check_open()
+            if self._is_interrupted():
+                return False
             error = self._subscription.error()
             if error is not None:
                 if self._settle():
@@ -121,9 +126,9 @@ class Fetching:
 
     async def close(self) -> None:
         """Ask no more, and disconnect; whoever waits is told. A second call does nothing."""
-        if self._is_closed:
+        if self.is_closed:
             return
-        self._is_closed = True
+        self.is_closed = True
         if self._timer is not None:
             self._timer.cancel()
         tasks = list(self._tasks)
@@ -131,20 +136,20 @@ class Fetching:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._cluster.close()
-        self._on_update()
+        self.wake()
 
     # What there is to do.
     def pump_soon(self, *, is_update: bool = True) -> None:
         """Pump in the next turn. What is no news is that somebody took what was here: it need wake nobody."""
         self._has_update |= is_update
-        if not self._is_pumping and not self._is_closed:
+        if not self._is_pumping and not self.is_closed:
             self._is_pumping = True
             asyncio.get_running_loop().call_soon(self._pump)
 
     def _pump(self) -> None:
         """Send the requests that are due, and report what happened."""
         self._is_pumping = False
-        if self._is_closed:
+        if self.is_closed:
             return
         now_ms = self._clock.now_ms()
         plan = self._subscription.plan(now_ms)
@@ -163,7 +168,7 @@ class Fetching:
         self._report_resets()
         if self._has_update or self._subscription.error() is not None:
             self._has_update = False
-            self._on_update()
+            self.wake()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -194,8 +199,9 @@ class Fetching:
                 except Exception:
                     logger.exception("on_reset failed")
 
-    def _on_update(self) -> None:
-        self._update.set()  # wakes who waits now
+    def wake(self) -> None:
+        """Have whoever waits look again."""
+        self._update.set()  # of those who wait now
         self._update.clear()
 
     def _on_metadata(self, changes: MetadataChanges) -> None:

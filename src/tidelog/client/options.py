@@ -7,21 +7,27 @@ the two. An argument that does not exist is a TypeError that names the closest o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Literal, TypedDict, TypeVar
 
-from tidelog.base.errors import ConfigError, RecordsLostError
-from tidelog.client.core.values import RAW, Deserializers, PositionReset, ResetPolicy
+from tidelog.base.errors import ConfigError, RecordsLostError, TidelogError
+from tidelog.base.ids import TopicPartition
+from tidelog.client.core.values import RAW, CommittedOffset, Deserializers, PositionReset, ResetPolicy
 
 C = TypeVar("C", bound="CommonConfig")
+
+ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 INT32_MAX = 2**31 - 1
 
 Acks = Literal["all", "0", "1", -1, 0, 1]
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 AutoOffsetReset = Literal["earliest", "latest", "closest", "none"] | timedelta
+GroupProtocol = Literal["classic", "consumer"]
+Start = Literal["earliest", "latest"] | timedelta
+"""Where to start what has no position yet."""
 Isolation = Literal["read_uncommitted", "read_committed"]
 
 
@@ -71,6 +77,17 @@ class ConsumerOptions(CommonOptions, total=False):
     check_crcs: bool
     allow_auto_create_topics: bool
     on_reset: Callable[[PositionReset], None] | None
+    group_id: str | None
+    group_instance_id: str | None
+    group_protocol: GroupProtocol
+    group_remote_assignor: str | None
+    partition_assignment_strategy: Sequence[str]
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    on_commit: Callable[[Mapping[TopicPartition, CommittedOffset], TidelogError | None], None] | None
 
 
 class AdminOptions(CommonOptions, total=False):
@@ -207,11 +224,50 @@ class ConsumerConfig(CommonConfig):
     """Whether asking for a topic may make the broker create it (if it is set to)."""
     on_reset: Callable[[PositionReset], None] | None = None
     """Called, on the client's own thread, when a position was reset by policy; it is logged anyway."""
+    group_id: str | None = field(default=None, metadata={"not_empty": True})
+    """The group whose partitions are shared among its consumers, and that remembers how far they have read."""
+    group_instance_id: str | None = field(default=None, metadata={"not_empty": True})
+    """A name of this consumer that stays: after a restart within the session it gets the same partitions (KIP-345)."""
+    group_protocol: GroupProtocol = field(default="classic", metadata=_one_of("classic", "consumer"))
+    """How the group shares: "classic", by one of its consumers; "consumer", by the broker (KIP-848, Kafka 4)."""
+    group_remote_assignor: str | None = field(default=None, metadata={"not_empty": True})
+    """Which assignor the broker uses, "uniform" or "range". None leaves it to the broker."""
+    partition_assignment_strategy: Sequence[str] = field(
+        default=("range", "cooperative-sticky"),
+        metadata={"each": ("range", "roundrobin", "sticky", "cooperative-sticky"), "kind": "assignors"},
+    )
+    """How a classic group shares, the best first; all its consumers must have one in common. If all that are named are
+    cooperative, a consumer keeps reading while the group rebalances."""
+    session_timeout_ms: int = _within(45_000, 1)
+    """After so long without a heartbeat a classic group goes on without this consumer."""
+    heartbeat_interval_ms: int = _within(3_000, 1)
+    """Between two heartbeats to a classic group. A third of the session or less."""
+    max_poll_interval_ms: int = _within(300_000, 1)
+    """After so long without asking for records the consumer leaves the group; it joins again when it asks."""
+    enable_auto_commit: bool = True
+    """Whether a consumer in a group commits by itself what the caller was given and came back from."""
+    auto_commit_interval_ms: int = _within(5_000, 1)
+    """How often it does."""
+    on_commit: Callable[[Mapping[TopicPartition, CommittedOffset], TidelogError | None], None] | None = None
+    """Called, on the client's own thread, after each commit for which nobody waited: what, and why not, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig(CommonConfig):
     """What admin clients take."""
+
+
+def start_ms(owner: str, start: object) -> int | None:
+    """How many ms ago a start by duration is; None for another.
+
+    Raises:
+        ConfigError: it is not one of `Start`, or None.
+    """
+    if isinstance(start, timedelta) and start >= timedelta():
+        return start // timedelta(milliseconds=1)
+    if start is not None and start not in ("earliest", "latest"):
+        raise ConfigError(f"{owner}(start={start!r}): one of 'earliest', 'latest', a timedelta is expected")
+    return None
 
 
 def deserializers_of(owner: str, key: object, value: object) -> Deserializers:
@@ -268,5 +324,15 @@ def _check(owner: str, name: str, value: object, annotation: str, limits: Mappin
         raise ConfigError(f"{owner}({name}={value!r}): True, False or None is expected")
     elif annotation == "str" and not isinstance(value, str):
         raise ConfigError(f"{owner}({name}={value!r}): text is expected")
+    elif "each" in limits:
+        if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+            raise ConfigError(f"{owner}({name}={value!r}): a list of {limits['kind']} is expected")
+        for each in value:
+            if each not in limits["each"]:
+                allowed = ", ".join(limits["each"])
+                raise ConfigError(f"{owner}({name}={value!r}): {each!r} is none of the {limits['kind']}: {allowed}")
+    elif "not_empty" in limits:
+        if value is not None and (not isinstance(value, str) or not value):
+            raise ConfigError(f"{owner}({name}={value!r}): text that is not empty is expected, or None")
     elif annotation.startswith("Callable") and not (value is None or callable(value)):
         raise ConfigError(f"{owner}({name}={value!r}): something to call is expected")

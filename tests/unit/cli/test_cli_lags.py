@@ -10,8 +10,8 @@ from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.cli import groups, quorum
 from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.cluster_descriptions import QuorumDescription, QuorumReplica
-from tidelog.client.admin.group_descriptions import CommittedOffset, GroupDescription
-from tidelog.client.core.values import OffsetAndEpoch
+from tidelog.client.admin.group_descriptions import GroupDescription
+from tidelog.client.core.values import CommittedOffset, OffsetAndEpoch
 
 P0 = TopicPartition("flights", PartitionIndex(0))
 

@@ -989,7 +989,7 @@ def test_without_a_policy_the_first_position_is_the_callers() -> None:
         cluster.create("t").append(b"0")
         async with aio.Consumer(cluster.address, auto_offset_reset="none", **FAST) as consumer:
             consumer.assign([P0])
-            with pytest.raises(KafkaError, match="auto_offset_reset='none' gives none: seek first"):
+            with pytest.raises(KafkaError, match="auto_offset_reset='none' gives none: seek, or say where"):
                 await consumer.poll(WAIT_MS)
             with pytest.raises(KafkaError, match="seek first"):
                 await consumer.position(P0)

@@ -28,13 +28,13 @@ from tidelog.client.admin.descriptions import (
     TopicDescription,
     TopicListing,
 )
-from tidelog.client.admin.group_descriptions import CommittedOffset, GroupDescription, GroupListing, ShareGroupOffset
+from tidelog.client.admin.group_descriptions import GroupDescription, GroupListing, ShareGroupOffset
 from tidelog.client.admin.log_dirs import LogDirDescription
 from tidelog.client.admin.reassignment import PartitionReassignment, ReassignmentOutcome
 from tidelog.client.admin.transaction_admin import TransactionAdmin
 from tidelog.client.cluster import World
 from tidelog.client.consistency import ConsistencyContextStore
-from tidelog.client.core.values import OffsetAndEpoch
+from tidelog.client.core.values import CommittedOffset, OffsetAndEpoch
 from tidelog.client.loop_thread import LoopThread
 from tidelog.client.options import AdminConfig, AdminOptions, parse_options
 

@@ -33,10 +33,10 @@ from tidelog.client.admin.descriptions import (
     TopicListing,
 )
 from tidelog.client.admin.group_administration import GroupAdministration
-from tidelog.client.admin.group_descriptions import CommittedOffset, GroupDescription, GroupListing, ShareGroupOffset
+from tidelog.client.admin.group_descriptions import GroupDescription, GroupListing, ShareGroupOffset
 from tidelog.client.cluster import Cluster, World, real_world
 from tidelog.client.consistency import ConsistencyContextStore
-from tidelog.client.core.values import OffsetAndEpoch, code_of
+from tidelog.client.core.values import CommittedOffset, OffsetAndEpoch, code_of
 from tidelog.client.leader_requests import Leaders
 from tidelog.client.options import AdminConfig, AdminOptions, parse_options
 from tidelog.net.address import parse_bootstrap

@@ -9,25 +9,24 @@ from typing import TypeVar
 from tidelog.base.errors import Code, KafkaError, MalformedMessageError
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.client.admin.admin_messages import raise_first, refused
-from tidelog.client.admin.coordinators import Coordinators
-from tidelog.client.admin.group_descriptions import CommittedOffset, GroupDescription, GroupListing, GroupMember
+from tidelog.client.admin.group_descriptions import GroupDescription, GroupListing, GroupMember
 from tidelog.client.admin.share_group_administration import ShareGroupAdministration
 from tidelog.client.cluster import Cluster
+from tidelog.client.coordinators import Coordinators
+from tidelog.client.core.group_metadata import GroupMetadata
+from tidelog.client.core.offset_messages import (
+    LAST_WITH_NAMES,
+    by_topic,
+    commit_codes,
+    commit_request,
+    fetched_offsets,
+    offset_fetch_request,
+)
+from tidelog.client.core.values import CommittedOffset
 from tidelog.net.connection import Connection
 from tidelog.wire import ApiKey
-from tidelog.wire.messages.api_08_offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from tidelog.wire.messages.api_09_offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchResponse,
-    OffsetFetchResponseTopic,
-)
+from tidelog.wire.messages.api_08_offset_commit import OffsetCommitResponse
+from tidelog.wire.messages.api_09_offset_fetch import OffsetFetchResponse
 from tidelog.wire.messages.api_10_find_coordinator import KEY_TYPE_GROUP
 from tidelog.wire.messages.api_15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from tidelog.wire.messages.api_16_list_groups import ListGroupsRequest, ListGroupsResponse
@@ -48,9 +47,6 @@ from tidelog.wire.messages.consumer_protocol import PROTOCOL_TYPE, assigned_part
 R = TypeVar("R")
 A = TypeVar("A")
 
-_FIRST_WITH_SEVERAL_GROUPS = 8
-_LAST_WITH_NAMES = 9
-"""Of OffsetCommit and OffsetFetch: from then on topics have ids alone."""
 _STATE_OF_NO_GROUP = "Dead"
 """How DescribeGroups before version 6 says that there is no such group."""
 
@@ -143,57 +139,34 @@ class GroupAdministration:
     async def list_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, CommittedOffset]:
-        wanted = None if partitions is None else _by_topic(partitions)
-        topics = (
-            None
-            if wanted is None
-            else [OffsetFetchRequestTopic(name=name, partition_indexes=rows) for name, rows in wanted.items()]
-        )
+        wanted = None if partitions is None else list(partitions)
 
         async def send_request(_: BrokerId, connection: Connection) -> dict[TopicPartition, CommittedOffset]:
-            version = connection.versions.version(ApiKey.OFFSET_FETCH, max_version=_LAST_WITH_NAMES)
-            if version >= _FIRST_WITH_SEVERAL_GROUPS:
-                group = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
-                response = await self._request(
-                    connection, OffsetFetchRequest(groups=[group]), OffsetFetchResponse, version=version
-                )
-                raise_first(refused(row.error_code, f"group {group_id!r}", None) for row in response.groups)
-                return _committed(topic for row in response.groups for topic in row.topics)
-            request = OffsetFetchRequest(group_id=group_id, topics=topics)
+            version = connection.versions.version(ApiKey.OFFSET_FETCH, max_version=LAST_WITH_NAMES)
+            request = offset_fetch_request(group_id, wanted, None, version=version)
             response = await self._request(connection, request, OffsetFetchResponse, version=version)
-            raise_first([refused(response.error_code, f"group {group_id!r}", None)])
-            return _committed(response.topics)
+            code, found = fetched_offsets(response, None)
+            raise_first([refused(code, f"group {group_id!r}", None)])
+            raise_first(refused(row, str(key), None) for key, row in found.items() if isinstance(row, Code))
+            return {key: row for key, row in found.items() if isinstance(row, CommittedOffset)}
 
         return await self._at_coordinator("list offsets of a group", group_id, send_request)
 
     async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        topics = [
-            OffsetCommitRequestTopic(
-                name=name,
-                partitions=[
-                    _committing(index, offsets[TopicPartition(name, PartitionIndex(index))]) for index in indexes
-                ],
-            )
-            for name, indexes in _by_topic(offsets).items()
-        ]
-
         async def send_request(_: BrokerId, connection: Connection) -> None:
-            request = OffsetCommitRequest(group_id=group_id, generation_id_or_member_epoch=-1, topics=topics)
-            version = connection.versions.version(ApiKey.OFFSET_COMMIT, max_version=_LAST_WITH_NAMES)
+            request = commit_request(GroupMetadata(group_id), offsets, None)
+            version = connection.versions.version(ApiKey.OFFSET_COMMIT, max_version=LAST_WITH_NAMES)
             response = await self._request(connection, request, OffsetCommitResponse, version=version)
-            raise_first(
-                _member_in_the_way(refused(row.error_code, f"{topic.name}-{row.partition_index}", None), group_id)
-                for topic in response.topics
-                for row in topic.partitions
-            )
+            codes = commit_codes(response, None)
+            raise_first(_member_in_the_way(refused(code, str(key), None), group_id) for key, code in codes.items())
 
-        if topics:
+        if offsets:
             await self._at_coordinator("alter offsets of a group", group_id, send_request)
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         topics = [
             OffsetDeleteRequestTopic(name, [OffsetDeleteRequestPartition(index) for index in indexes])
-            for name, indexes in _by_topic(partitions).items()
+            for name, indexes in by_topic(partitions).items()
         ]
 
         async def send_request(_: BrokerId, connection: Connection) -> None:
@@ -219,34 +192,6 @@ class GroupAdministration:
         self, connection: Connection, request: object, response: type[R], *, version: int | None = None
     ) -> R:
         return await connection.request(request, response, timeout_ms=self._request_timeout_ms, version=version)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for topic, index in dict.fromkeys(partitions):
-        found.setdefault(topic, []).append(index)
-    return found
-
-
-def _committing(index: int, committed: CommittedOffset) -> OffsetCommitRequestPartition:
-    return OffsetCommitRequestPartition(
-        partition_index=index,
-        committed_offset=committed.offset,
-        committed_leader_epoch=-1 if committed.leader_epoch is None else committed.leader_epoch,
-        committed_metadata=committed.metadata,
-    )
-
-
-def _committed(topics: Iterable[OffsetFetchResponseTopic]) -> dict[TopicPartition, CommittedOffset]:
-    found: dict[TopicPartition, CommittedOffset] = {}
-    for topic in topics:
-        for row in topic.partitions:
-            partition = TopicPartition(topic.name, PartitionIndex(row.partition_index))
-            raise_first([refused(row.error_code, str(partition), None)])
-            if row.committed_offset >= 0:
-                epoch = row.committed_leader_epoch if row.committed_leader_epoch >= 0 else None
-                found[partition] = CommittedOffset(row.committed_offset, epoch, row.metadata or "")
-    return found
 
 
 def _member_in_the_way(error: KafkaError | None, group_id: str) -> KafkaError | None:

@@ -8,17 +8,6 @@ from typing import NamedTuple
 from tidelog.base.ids import TopicPartition
 
 
-class CommittedOffset(NamedTuple):
-    """How far a group has read a partition."""
-
-    offset: int
-    """The next one to read."""
-    leader_epoch: int | None = None
-    """Of the record before it. With it a consumer finds out about a truncation in between (KIP-320)."""
-    metadata: str = ""
-    """A word of whoever committed."""
-
-
 class ShareGroupOffset(NamedTuple):
     """Where a share group stands in a partition (KIP-932)."""
 

@@ -10,7 +10,6 @@ from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.base.ports import Clock
 from tidelog.client.admin.admin_messages import raise_first, refused
-from tidelog.client.admin.coordinators import Coordinators
 from tidelog.client.admin.transaction_descriptions import (
     HangingTransaction,
     ProducerDescription,
@@ -18,6 +17,7 @@ from tidelog.client.admin.transaction_descriptions import (
     TransactionListing,
 )
 from tidelog.client.cluster import Cluster
+from tidelog.client.coordinators import Coordinators
 from tidelog.client.core.values import code_of
 from tidelog.client.leader_requests import Answers, Leaders, refusal_of
 from tidelog.net.connection import Connection

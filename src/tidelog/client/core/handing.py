@@ -41,6 +41,15 @@ class Delivered(Generic[T]):
         found = self._begins.get(partition) if self._unclaimed else None
         return None if found is None else found[0]
 
+    def done_places(self) -> dict[TopicPartition, PositionStatus]:
+        """See `Handing.done_places`."""
+        return {key: place for key, (place, _) in self._begins.items()}
+
+    @property
+    def left_count(self) -> int:
+        """See `Handing.left_count`."""
+        return 0
+
     def give_back(self, readers: Mapping[TopicPartition, PartitionReader]) -> bool:
         """See `Handing.give_back`."""
         if not self._claim():
@@ -64,13 +73,14 @@ class Handing(Generic[K, V]):
         is_loop: whether they are taken one by one.
     """
 
-    __slots__ = ("_is_loop", "_iterator", "_records", "_unclaimed")
+    __slots__ = ("_given_back", "_is_loop", "_iterator", "_records", "_unclaimed")
 
     def __init__(self, records: ConsumerRecords[K, V], *, is_loop: bool) -> None:
         self._records = records
         self._is_loop = is_loop
         self._iterator = iter(records)
         self._unclaimed = [True]
+        self._given_back = 0
 
     def take_all(self) -> ConsumerRecords[K, V]:
         """All of them; none if they were given back."""
@@ -82,12 +92,26 @@ class Handing(Generic[K, V]):
 
     def place_in(self, partition: TopicPartition) -> PositionStatus | None:
         """Where the caller stands in a partition of which records are left to be taken; None if none are."""
-        left = len(self._records) if self._unclaimed else length_hint(self._iterator) if self._is_loop else 0
-        return self._places(left).get(partition)
+        return self._places(self.left_count).get(partition)
+
+    @property
+    def left_count(self) -> int:
+        """How many are left to be taken."""
+        return len(self._records) if self._unclaimed else length_hint(self._iterator) if self._is_loop else 0
+
+    def done_places(self) -> dict[TopicPartition, PositionStatus]:
+        """In each partition: behind what the caller took and came back from, as long as it has not come back for more.
+
+        Of those taken one by one the last is being worked on; of those taken at once all are.
+        """
+        count = len(self._records)
+        left = min(self.left_count + self._given_back + 1, count) if self._is_loop else count
+        return self._places(left)
 
     def give_back(self, readers: Mapping[TopicPartition, PartitionReader]) -> bool:
         """What is left is delivered again, from behind the last record that was taken. Returns whether anything was."""
         left = len(self._records) if self._claim() else len(list(self._iterator)) if self._is_loop else 0
+        self._given_back += left
         is_changed = False
         for key, place in self._places(left).items():
             reader = readers.get(key)

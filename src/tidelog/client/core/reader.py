@@ -52,6 +52,7 @@ FETCHES_AHEAD_MAX = 2
 
 
 class Phase(Enum):
+    AWAITING = "waiting to be told where to start"
     LOOKING_UP = "looking up an offset"
     VALIDATING = "asking whether the log was truncated"
     FETCHING = "fetching"
@@ -69,6 +70,7 @@ class PartitionReader:
         on_reset: told when a position moves by policy.
         unknown_ms_max: so long brokers may know nothing of the partition before that is an error; None for ever.
         begins_at: where the policy goes by a duration: the time at which it begins, in ms since 1970.
+        is_awaiting: whether `start` says where it starts, as the group has committed it.
         rule: what a leader's answer says of the position.
     """
 
@@ -82,10 +84,11 @@ class PartitionReader:
         *,
         unknown_ms_max: int | None = None,
         begins_at: Callable[[], int] | None = None,
+        is_awaiting: bool = False,
         rule: ValidationRule = judge,
     ) -> None:
         self.topic_partition = topic_partition
-        self.phase = Phase.LOOKING_UP
+        self.phase = Phase.AWAITING if is_awaiting else Phase.LOOKING_UP
         self.error: TidelogError | None = None
         self.generation = 0
         self.in_flight: int | None = None  # the generation of the request under way
@@ -122,7 +125,7 @@ class PartitionReader:
         self._fetched_from: BrokerId | None = None  # asked by the last Fetch
         self._preferred: BrokerId | None = None  # to read from, as the leader said
         self._preferred_until_ms = 0
-        if policy is ResetPolicy.NONE:
+        if policy is ResetPolicy.NONE and not is_awaiting:
             self._stop(_no_position(topic_partition))
 
     # What it says of itself.
@@ -161,6 +164,8 @@ class PartitionReader:
         """What to ask for next; None while there is nothing to ask, or it is not time yet."""
         if self.phase is Phase.STOPPED:
             return NeedsMetadata() if self._is_unknown else None
+        if self.phase is Phase.AWAITING:
+            return None
         if now_ms < self.not_before_ms or not self.is_idle:
             return None
         if self.leader_id is None:
@@ -187,6 +192,17 @@ class PartitionReader:
         return FetchFrom(Offset(end), self._fetch_size_bytes, self._fetched_from)
 
     # What the caller wants.
+    def start(self, place: Position | LookUp | None) -> None:
+        """Start there, unless the caller has sought since. None: nothing was committed, and the policy says where."""
+        if self.phase is not Phase.AWAITING:
+            return
+        if isinstance(place, Position):
+            self.seek(Offset(place.offset), None if place.leader_epoch is None else LeaderEpoch(place.leader_epoch))
+        elif place is None and self._policy is ResetPolicy.NONE:
+            self._stop(_no_position(self.topic_partition))
+        else:
+            self._go_to(place or self._first_place())
+
     def seek(self, offset: Offset, leader_epoch: LeaderEpoch | None) -> None:
         """Go there. With the epoch of the record before, the log is asked first whether it still has that record."""
         self._new_generation()
@@ -447,7 +463,7 @@ class PartitionReader:
 
     def _on_unknown(self, refusal: Code | None, now_ms: int) -> None:
         """Brokers do not have the partition. One that is being made, or a broker that hears of it later, passes."""
-        if refusal is None or self.phase is Phase.STOPPED:
+        if refusal is None or self.phase in (Phase.STOPPED, Phase.AWAITING):
             return
         if not refusal.retriable:
             what = f"{self.topic_partition}: {refusal.meaning} ({refusal.name})"
@@ -560,6 +576,7 @@ class PartitionReader:
 
 def _no_position(topic_partition: TopicPartition) -> KafkaError:
     return KafkaError(
-        f"{topic_partition}: there is no position, and auto_offset_reset='none' gives none: seek first",
+        f"{topic_partition}: there is no position, and auto_offset_reset='none' gives none: seek, or say where to start"
+        ", as in assign(partitions, start='earliest')",
         code=Code.OFFSET_OUT_OF_RANGE,
     )

@@ -68,8 +68,19 @@ class Subscription:
         self._resets: list[PositionReset] = []
 
     # What the caller wants.
-    def assign(self, partitions: Iterable[TopicPartition], metadata: MetadataCache, now_ms: int) -> None:
-        """These, and no others, from now on. Those that were assigned before keep their positions."""
+    def assign(
+        self,
+        partitions: Iterable[TopicPartition],
+        metadata: MetadataCache,
+        now_ms: int,
+        *,
+        is_awaiting: bool = False,
+    ) -> None:
+        """These, and no others, from now on. Those that were assigned before keep their positions.
+
+        Args:
+            is_awaiting: whether new ones start only where `PartitionReader.start` says.
+        """
         before = self.readers
         self.readers = {}
         for partition in partitions:
@@ -83,6 +94,7 @@ class Subscription:
                     self._resets.append,
                     unknown_ms_max=self._unknown_ms_max,
                     begins_at=self._begins_at,
+                    is_awaiting=is_awaiting,
                 )
             self.readers[partition] = reader
         self.paused &= self.readers.keys()
@@ -129,6 +141,11 @@ class Subscription:
         resets = self._resets[:]
         self._resets.clear()
         return resets
+
+    @property
+    def awaiting(self) -> list[TopicPartition]:
+        """Those that wait to be told where to start."""
+        return [key for key, reader in self.readers.items() if reader.phase is Phase.AWAITING]
 
     # What may be delivered.
     @property

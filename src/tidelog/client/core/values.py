@@ -134,6 +134,17 @@ class FetchedBatches(NamedTuple):
     """As Kafka prints it; None where the broker has none."""
 
 
+class CommittedOffset(NamedTuple):
+    """How far a group has read a partition."""
+
+    offset: int
+    """The next one to read."""
+    leader_epoch: int | None = None
+    """Of the record before it. With it a consumer finds out about a truncation in between (KIP-320)."""
+    metadata: str = ""
+    """A word of whoever committed."""
+
+
 class PartitionStatistics(NamedTuple):
     """How a consumer stands in one partition, as of the last answer to a fetch. None where nothing is known yet."""
 

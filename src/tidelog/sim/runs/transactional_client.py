@@ -17,8 +17,8 @@ from typing import TypeVar
 
 from tidelog.base.errors import Code, TidelogError
 from tidelog.base.ids import TopicPartition
-from tidelog.client.admin.group_descriptions import CommittedOffset
 from tidelog.client.cluster import World, is_retriable
+from tidelog.client.core.values import CommittedOffset
 from tidelog.records import BatchBuilder
 from tidelog.sim.runs.coordinator_requests import REQUEST_MS, CoordinatorRequests, check_code
 from tidelog.wire.messages.api_00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData

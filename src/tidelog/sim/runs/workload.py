@@ -14,11 +14,10 @@ from itertools import count, product, zip_longest
 from tidelog.base.errors import RecordsLostError, TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.client.admin.descriptions import NewTopic
-from tidelog.client.admin.group_descriptions import CommittedOffset
 from tidelog.client.async_consumer import AsyncConsumer
 from tidelog.client.async_producer import AsyncProducer
 from tidelog.client.cluster import World
-from tidelog.client.core.values import RecordMetadata
+from tidelog.client.core.values import CommittedOffset, RecordMetadata
 from tidelog.client.factory import AsyncFactory
 from tidelog.client.futures import Future
 from tidelog.client.options import Acks, CompressionType

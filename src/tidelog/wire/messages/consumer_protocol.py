@@ -53,11 +53,25 @@ class ConsumerProtocolAssignment:
     user_data: bytes | None = field(bytes_, nullable="0+", default=None, doc="Of the assignor.")
 
 
+@message(api_key=-3, versions="0-1", kind="data")
+class StickyUserData:
+    """What a member tells the assignor "sticky" beside its subscription. No number says which version it is."""
+
+    previous_assignment: list[ConsumerProtocolPartitions] = field(
+        array(ConsumerProtocolPartitions), doc="What it reads."
+    )
+    generation: int = field(int32, versions="1+", default=-1, doc="In which it was given that.")
+
+
 def subscribed_topics(metadata: Buffer) -> frozenset[str]:
     """The topics in a member's metadata. Raises MalformedMessageError: it is not of this protocol."""
+    return frozenset(read_subscription(metadata).topics)
+
+
+def read_subscription(metadata: Buffer) -> ConsumerProtocolSubscription:
+    """What a member's metadata says. Raises MalformedMessageError: it is not of this protocol."""
     version = _version(metadata)
-    found = decode(ConsumerProtocolSubscription, metadata, version, VERSION_SIZE_BYTES, ignores_trailing_bytes=True)
-    return frozenset(found.topics)
+    return decode(ConsumerProtocolSubscription, metadata, version, VERSION_SIZE_BYTES, ignores_trailing_bytes=True)
 
 
 def assigned_partitions(assignment: Buffer) -> tuple[TopicPartition, ...]:
