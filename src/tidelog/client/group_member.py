@@ -122,7 +122,7 @@ class GroupMember:
             self._coordinators,
             config.group_id,
             member=self.metadata,
-            is_moving=lambda: not self.membership.is_stable and not self.membership.has_rebalance,
+            is_moving=lambda: not self.membership.is_stable and self.membership.rebalance is None,
             request_timeout_ms=config.request_timeout_ms,
         )
         self.is_subscribed = False
@@ -174,7 +174,7 @@ class GroupMember:
     @property
     def has_news(self) -> bool:
         """Whether the caller has something to be told before it is given records."""
-        return self.is_subscribed and (self.membership.has_rebalance or self._why() is not None)
+        return self.is_subscribed and (self.membership.rebalance is not None or self._why() is not None)
 
     @property
     def is_lost(self) -> bool:

@@ -172,6 +172,10 @@ class ClassicMembership(Membership):
             )
         return found
 
+    @property
+    def assigned(self) -> frozenset[TopicPartition] | None:
+        return self._target
+
     # What happened.
     def on_response(self, request: object, response: object, now_ms: int) -> Code:
         assert isinstance(response, JoinGroupResponse | SyncGroupResponse | HeartbeatResponse)

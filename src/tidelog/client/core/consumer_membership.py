@@ -91,6 +91,17 @@ class ConsumerMembership(Membership):
         self._says_all = self._says_topics = self._says_owned = False
         return request
 
+    @property
+    def assigned(self) -> frozenset[TopicPartition] | None:
+        if self._target is None:
+            return None
+        return frozenset(
+            TopicPartition(self._names[topic_id], PartitionIndex(index))
+            for topic_id, indexes in self._target.items()
+            if topic_id in self._names
+            for index in indexes
+        )
+
     # What happened.
     def on_response(self, request: object, response: object, now_ms: int) -> Code:
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
@@ -103,7 +114,7 @@ class ConsumerMembership(Membership):
             self._heartbeat_due_ms = now_ms + response.heartbeat_interval_ms
             if response.assignment is not None:
                 self._target = {TopicId(row.topic_id): row.partitions for row in response.assignment.topic_partitions}
-        elif code in _OUT:
+        elif code in _OUT or (code is Code.GROUP_ID_NOT_FOUND and self.epoch != NO_EPOCH):
             self._out()
         else:
             self._says_all = True
@@ -133,14 +144,9 @@ class ConsumerMembership(Membership):
         return not (self._says_owned or self._says_all or self._says_topics or self._in_flight)
 
     def _change(self) -> Rebalance | None:
-        if self._target is None:
+        wanted = self.assigned
+        if wanted is None:
             return None
-        wanted = frozenset(
-            TopicPartition(self._names[topic_id], PartitionIndex(index))
-            for topic_id, indexes in self._target.items()
-            if topic_id in self._names
-            for index in indexes
-        )
         if gone := self.owned - wanted:
             return Rebalance(RebalanceKind.REVOKED, gone)
         new = wanted - self.owned

@@ -126,15 +126,19 @@ class Membership(ABC):
             self._on_subscription()
 
     @property
-    def has_rebalance(self) -> bool:
-        """Whether there is something that the caller has to be told."""
-        return self._told is not None or self._next_rebalance() is not None
+    def rebalance(self) -> Rebalance | None:
+        """What the caller has to be told next. It may change as long as it is not taken."""
+        return self._told or self._next_rebalance()
 
     def take_rebalance(self) -> Rebalance | None:
         """What the caller has to be told next. Nothing changes until `on_told` says that it was."""
-        if self._told is None:
-            self._told = self._next_rebalance()
+        self._told = self.rebalance
         return self._told
+
+    @property
+    @abstractmethod
+    def assigned(self) -> frozenset[TopicPartition] | None:
+        """What it is to read, as it was told last; None while there is nothing to change, or nothing is known."""
 
     def on_told(self, rebalance: Rebalance) -> None:
         """The caller knows, and has let go of what is revoked or lost."""

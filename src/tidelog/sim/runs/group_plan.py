@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tidelog.sim.world.rng import SeededRng
 
+STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky", "cooperative-sticky")
 CLASSIC, CONSUMER = "classic", "consumer"
 
 
@@ -27,6 +28,7 @@ class GroupPlan:
         away_ms_max: until the next one comes.
         is_slow: whether members take long now and then to give a partition up.
         assignor: of the members of the new protocol.
+        strategy: of those of the classic one.
         segment_bytes: of the log of the group. A batch that is longer than that is refused, and a whole group is one.
         is_compacted: whether that is compacted while the run goes on.
     """
@@ -44,6 +46,7 @@ class GroupPlan:
     away_ms_max: int = 2_000
     is_slow: bool = True
     assignor: str = "uniform"
+    strategy: str = "range"
     segment_bytes: int = 3_000
     is_compacted: bool = True
 
@@ -106,4 +109,5 @@ def draw_group_plan(rng: SeededRng) -> GroupPlan:
         assignor=("uniform", "range")[rng.randrange(0, 2)],
         segment_bytes=one_of(3_000, 10_000),
         is_compacted=rng.random() < 0.7,
+        strategy=STRATEGIES[rng.randrange(0, len(STRATEGIES))],
     )

@@ -23,10 +23,13 @@ from tidelog.base.errors import TidelogError
 from tidelog.base.ids import Position, TopicPartition
 from tidelog.client.async_consumer import AsyncConsumer
 from tidelog.client.cluster import World
+from tidelog.client.core.classic_membership import ClassicMembership
+from tidelog.client.core.consumer_membership import ConsumerMembership
+from tidelog.client.core.membership import Membership, MembershipConfig
 from tidelog.client.factory import AsyncFactory
 from tidelog.sim.faults.own_bugs import words_of
 from tidelog.sim.runs.coordinator_requests import CoordinatorRequests
-from tidelog.sim.runs.group_members import ClassicMember, ConsumerMember, GroupReads, SimulatedMember
+from tidelog.sim.runs.group_members import GroupReads, SimulatedMember
 from tidelog.sim.runs.group_plan import CLASSIC, GroupPlan
 from tidelog.sim.runs.group_recorder import GROUP_MAKES_PROGRESS, GroupRecorder
 from tidelog.sim.world.rng import SeededRng
@@ -172,10 +175,25 @@ class GroupWorkload:
             await requests.close()
 
     def _new_member(self, protocol: str, requests: CoordinatorRequests, rng: SeededRng) -> SimulatedMember:
+        plan, delay_ms = self._plan, requests.cluster.backoff.delay_ms
+        config = MembershipConfig(
+            group_id=GROUP,
+            session_timeout_ms=plan.session_ms,
+            heartbeat_interval_ms=plan.heartbeat_ms,
+            rebalance_timeout_ms=plan.rebalance_ms,
+            strategies=(plan.strategy,),
+            remote_assignor=plan.assignor,
+        )
+        membership: Membership = (
+            ClassicMembership(config, delay_ms)
+            if protocol == CLASSIC
+            else ConsumerMembership(config, delay_ms, member_id=rng.uuid())
+        )
+        return self._asking(membership, requests)
+
+    def _asking(self, membership: Membership | None, requests: CoordinatorRequests) -> SimulatedMember:
         reads = GroupReads(GROUP, self._partitions[0].topic, self._partitions)
-        if protocol == CLASSIC:
-            return ClassicMember(reads, self._plan, requests, self._recorder)
-        return ConsumerMember(reads, self._plan, requests, self._recorder, member_id=rng.uuid())
+        return SimulatedMember(reads, membership, requests, self._recorder, self._world.clock.now_ms)
 
     def _protocol(self, number: int) -> str:
         """That a place speaks by now."""
@@ -304,7 +322,7 @@ class GroupWorkload:
         """How far the group has read, every now and then, as somebody who monitors it; at the end once more."""
         requests = CoordinatorRequests(self._bootstrap, self._world)
         rng = self._rng.stream("observer")
-        observer = self._new_member(CLASSIC, requests, rng)
+        observer = self._asking(None, requests)
         try:
             while not self._has_committed_all.is_set():
                 with suppress(TidelogError):
