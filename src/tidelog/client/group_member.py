@@ -241,6 +241,7 @@ class GroupMember:
             elif not code.retriable:
                 self._error = KafkaError(f"topic {topic!r}: {code.meaning} ({code.name})", code=code)
             elif code is Code.UNKNOWN_TOPIC_OR_PARTITION:
+                self._cluster.refresh_soon()
                 since_ms = self._missing_since.setdefault(topic, now_ms)
                 if now_ms - since_ms >= self._config.default_api_timeout_ms:
                     self._missing_since[topic] = now_ms
@@ -248,6 +249,8 @@ class GroupMember:
                     self._error = UnknownTopicError(f"{what}: create it, or subscribe to others")
         self.membership.on_topics(known)
         self._changed.set()
+        if self._error is not None:
+            self._on_news()
 
     async def _run(self) -> None:
         """Send what is due, for as long as it is a member."""

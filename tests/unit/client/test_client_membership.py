@@ -95,7 +95,7 @@ def is_given(member: ClassicMembership, *indexes: int) -> SyncGroupRequest:
     return request
 
 
-def is_told(member: Membership) -> list[tuple[RebalanceKind, list[int]]]:
+def is_told(member: Membership) -> list[tuple[RebalanceKind, list[PartitionIndex]]]:
     """All that the caller is told, one after the other."""
     found = []
     while (rebalance := member.take_rebalance()) is not None:
@@ -158,7 +158,7 @@ def test_a_leader_waits_until_it_knows_the_topics_of_all() -> None:
     )
     member.on_response(asked, answer, 0)
     assert member.request(0) is None
-    assert member.topics_to_divide == {"t", "u"}
+    assert member.topics_to_divide == frozenset(("t", "u"))
     member.on_topics({"t": KnownTopic(TOPIC_ID, 1), "u": None})  # there is none
     given_out = {one.member_id: len(assigned_partitions(one.assignment)) for one in is_given(member).assignments}
     assert given_out == {"me": 1, "o": 0}
