@@ -60,7 +60,12 @@ def needs_kafka() -> None:
 @pytest.fixture(scope="session")
 def kafka_peer(needs_kafka: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
     """A broker of Apache Kafka, running. Tests take topic names of their own; one that stops it starts it again."""
-    config = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+    config = {
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "100",
+    }
     peer = KafkaPeer(tmp_path_factory.mktemp("kafka"), config=config, flags=TOOL_FLAGS)
     try:
         peer.start()
