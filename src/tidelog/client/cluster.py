@@ -186,14 +186,18 @@ class Cluster:
 
         Raises:
             KafkaError: retriable; it has none that is known. Metadata is being asked for.
-            NetworkError: it cannot be reached.
+            NetworkError: it cannot be reached. Metadata is being asked for.
         """
         self.want([partition.topic])
         view = self.metadata.partition(partition)
         if view is None or view.leader_id is None:
             self.refresh_soon()
             raise refusal(self.metadata.why_missing(partition), f"{partition} has no leader that is known")
-        return await self.pool.connection(view.leader_id, request_class)
+        try:
+            return await self.pool.connection(view.leader_id, request_class)
+        except NetworkError:
+            self.refresh_soon()
+            raise
 
     # Metadata.
     def want(self, topics: Iterable[str], *, create: bool = False) -> None:

@@ -180,3 +180,16 @@ async def until_told(cluster: Cluster, first: Told) -> None:
     while leader_of(cluster) != 1:
         await cluster.fetch_metadata(["flights"])
         await asyncio.sleep(0.001)
+
+
+def test_a_leader_that_is_none_of_the_brokers_is_looked_for_anew() -> None:
+    """A broker that had just come back was named as a leader, and not yet as a broker."""
+
+    async def scenario(cluster: Cluster, first: Told, second: Told) -> None:
+        first.leader, first.brokers = (1, 5), [first]
+        await cluster.refreshed()
+        second.leader, first.brokers = (1, 5), [first, second]
+        connection = await cluster.retrying("look for the leader", lambda: cluster.leader(PARTITION))
+        assert connection.address.port == second.port
+
+    run(scenario)
