@@ -7,6 +7,7 @@ import inspect
 import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
@@ -280,9 +281,29 @@ class AsyncConsumer(Generic[K, V]):
         """Go on at the start of the log, in these partitions or in all that are assigned."""
         self._seek_by_time(partitions, EARLIEST)
 
-    def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on at the end of the log as it is at the next poll, in these partitions or in all that are assigned."""
-        self._seek_by_time(partitions, LATEST)
+    def seek_to_end(self, partitions: Iterable[TopicPartition] = (), *, before: int = 0) -> None:
+        """Go on at the end of the log as it is at the next poll, in these partitions or in all that are assigned.
+
+        Args:
+            before: so many offsets before the end, or at the start of a log that has fewer.
+        """
+        if before < 0:
+            raise ValueError(f"seek_to_end(before={before}): 0 or more are expected")
+        self._seek_by_time(partitions, LATEST, before)
+
+    def seek_to_time(self, when: int | datetime, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on at the first record at or after a time, in these partitions or in all that are assigned.
+
+        A partition that has none so late is read on from its end.
+
+        Args:
+            when: ms since 1970, or a `datetime`.
+        """
+        if isinstance(when, datetime):
+            when = int(when.timestamp() * 1000)
+        if when < 0:
+            raise ValueError(f"seek_to_time({when}): ms since 1970 are not negative")
+        self._seek_by_time(partitions, when)
 
     async def position(self, partition: TopicPartition) -> Position:
         """Where reading goes on. Waits while that is being looked up.
@@ -426,6 +447,16 @@ class AsyncConsumer(Generic[K, V]):
         while True:
             found = await self._telling(self._reading(1_000, None))
             for record in self._hand(found, is_loop=True).one_by_one():
+                yield record
+
+    async def until_end(self) -> AsyncIterator[ConsumerRecord[K, V]]:
+        """Records one by one, up to where each log ends by now. A few that come meanwhile may be among them.
+
+        In a group, the end of a partition that comes later is where it ends by then.
+        """
+        ends: dict[TopicPartition, int] = {}
+        while await self._is_before(ends):
+            for record in self._hand(await self._telling(self._reading(1_000, None)), is_loop=True).one_by_one():
                 yield record
 
     def wakeup(self) -> None:
@@ -698,6 +729,18 @@ class AsyncConsumer(Generic[K, V]):
         is_behind = place is not None and reader.offset is not None and place.offset < reader.offset
         return place.position if place is not None and is_behind else reader.position
 
+    async def _is_before(self, ends: dict[TopicPartition, int]) -> bool:
+        """Whether there is more to read, or to be told, before these ends. Those that are not known are looked up."""
+        readers = self._subscription.readers
+        found = await self.end_offsets([key for key in readers if key not in ends])
+        for key, end in found.items():
+            offset = readers[key].offset if key in readers else None
+            if offset is None or offset <= end.offset:  # a position behind the end may be lost: to fetch there says so
+                ends[key] = end.offset
+        if self._group is not None and self._group.member.is_subscribed and not self._group.member.membership.is_stable:
+            return True
+        return any(key not in ends or reader.is_before(ends[key]) for key, reader in readers.items())
+
     def _leaders(self) -> Leaders:
         self._fetching.check_open()
         return Leaders(
@@ -713,10 +756,10 @@ class AsyncConsumer(Generic[K, V]):
             key: (offset or OffsetAndEpoch(0, None, None))._replace(timestamp=None) for key, offset in found.items()
         }
 
-    def _seek_by_time(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
+    def _seek_by_time(self, partitions: Iterable[TopicPartition], timestamp: int, before: int = 0) -> None:
         self._settle()
         for partition in list(partitions) or self.assignment():
-            self._reader(partition).seek_by_time(timestamp)
+            self._reader(partition).seek_by_time(timestamp, before)
         self._fetching.pump_soon()
 
     def _reader(self, partition: TopicPartition) -> PartitionReader:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
@@ -180,9 +181,23 @@ class Consumer(Generic[K, V]):
         """Go on at the start of the log, in these partitions or in all that are assigned."""
         self._there(lambda: self._async.seek_to_beginning(partitions))
 
-    def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on at the end of the log as it is at the next poll, in these partitions or in all that are assigned."""
-        self._there(lambda: self._async.seek_to_end(partitions))
+    def seek_to_end(self, partitions: Iterable[TopicPartition] = (), *, before: int = 0) -> None:
+        """Go on at the end of the log as it is at the next poll, in these partitions or in all that are assigned.
+
+        Args:
+            before: so many offsets before the end, or at the start of a log that has fewer.
+        """
+        self._there(lambda: self._async.seek_to_end(partitions, before=before))
+
+    def seek_to_time(self, when: int | datetime, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on at the first record at or after a time, in these partitions or in all that are assigned.
+
+        A partition that has none so late is read on from its end.
+
+        Args:
+            when: ms since 1970, or a `datetime`.
+        """
+        self._there(lambda: self._async.seek_to_time(when, partitions))
 
     def position(self, partition: TopicPartition) -> Position:
         """Where reading goes on. Waits while that is being looked up.
@@ -236,6 +251,15 @@ class Consumer(Generic[K, V]):
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Records without end, one by one. Whoever leaves the loop goes on behind the last record it was given."""
         while True:
+            yield from self._fetch(1_000, None, is_loop=True).one_by_one()
+
+    def until_end(self) -> Iterator[ConsumerRecord[K, V]]:
+        """Records one by one, up to where each log ends by now. A few that come meanwhile may be among them.
+
+        In a group, the end of a partition that comes later is where it ends by then.
+        """
+        ends: dict[TopicPartition, int] = {}
+        while self._thread.run(self._async._is_before(ends)):
             yield from self._fetch(1_000, None, is_loop=True).one_by_one()
 
     def wakeup(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -1075,3 +1075,61 @@ def test_a_blocking_consumer_raises_truncation_in_the_callers_thread(cluster: Mo
         with pytest.raises(LogTruncatedError) as error:
             consumer.poll(WAIT_MS)
         assert error.value.divergent_offset == 3
+
+
+def test_it_goes_to_so_many_offsets_before_the_end_but_not_before_the_start() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t", partitions=2)
+        log.append(*numbered(0, 10))
+        log.delete_before(6)
+        async with aio.Consumer(cluster.address, auto_offset_reset="none", **FAST) as consumer:
+            consumer.assign([P0])
+            for before, expected in ((0, 10), (3, 7), (4, 6), (5, 6), (99, 6)):
+                consumer.seek_to_end(before=before)
+                assert (await consumer.position(P0)).offset == expected
+            with pytest.raises(ValueError, match="0 or more"):
+                consumer.seek_to_end(before=-1)
+
+    run(work)
+
+
+def test_it_goes_to_a_time_and_to_the_end_where_nothing_is_so_late() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 3), timestamp=1_000)
+        log.append(*numbered(3, 6), timestamp=2_000)
+        async with aio.Consumer(cluster.address, auto_offset_reset="none", **FAST) as consumer:
+            consumer.assign([P0])
+            for when, expected in ((0, 0), (1_500, 3), (datetime.fromtimestamp(2, tz=UTC), 3), (2_001, 6)):
+                consumer.seek_to_time(when)
+                assert (await consumer.position(P0)).offset == expected
+            with pytest.raises(ValueError, match="negative"):
+                consumer.seek_to_time(-1)
+
+    run(work)
+
+
+def test_without_a_position_it_starts_where_the_call_says(cluster: ModelCluster) -> None:
+    cluster.create("t").append(*numbered(0, 10))
+    with Consumer(cluster.address, auto_offset_reset="none", **FAST) as consumer:
+        consumer.assign([P0], start="earliest")
+        assert consumer.position(P0).offset == 0
+        consumer.assign([P0], start="latest")
+        assert consumer.position(P0).offset == 0, "it keeps the position that it had"
+        consumer.assign([])
+        consumer.assign([P0], start="latest")
+        assert consumer.position(P0).offset == 10
+
+
+def test_it_reads_up_to_the_end_as_it_is_and_stops(cluster: ModelCluster) -> None:
+    log = cluster.create("t")
+    log.append(*numbered(0, 7))
+    with Consumer(cluster.address, auto_offset_reset="none", **FAST) as consumer:
+        consumer.assign([P0], start="earliest")
+        assert [record.value for record in consumer.until_end()] == numbered(0, 7)
+        assert list(consumer.until_end()) == []
+        log.append(*numbered(7, 9))
+        assert offsets(list(consumer.until_end())) == [7, 8]
+        consumer.seek(P0, 99)
+        with pytest.raises(OffsetOutOfRangeError):
+            list(consumer.until_end())

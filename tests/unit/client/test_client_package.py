@@ -55,7 +55,7 @@ def test_an_async_client_offers_what_the_blocking_one_does(name: str) -> None:
             ours, theirs = inspect.signature(of_blocking), inspect.signature(of_other)
             assert ours.parameters == theirs.parameters, f"{name}.{method}"
             if f"{name}.{method}" not in TOLD_OTHERWISE:
-                assert ours == theirs, f"{name}.{method}"
+                assert ours.return_annotation == theirs.return_annotation.removeprefix("Async"), f"{name}.{method}"
         if f"{name}.{method}" not in TOLD_OTHERWISE:
             assert inspect.getdoc(of_blocking) == inspect.getdoc(of_other), f"{name}.{method}"
         assert inspect.getdoc(of_blocking), f"{name}.{method}"

@@ -16,6 +16,8 @@ class LookUp:
 
     timestamp: int
     """ms since 1970, EARLIEST or LATEST."""
+    before: int = 0
+    """So many offsets before what is found, but not before the log starts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,7 @@ class PartitionReader:
         self._look_up: LookUp | None = None  # None: where a reader starts
         self._time_looked_up: LookUp | None = None  # while the end is looked up, since there is nothing so late
         self._end_before_time: PositionStatus | None = None
+        self._found_before: Offset | None = None  # an offset that may be before the start, which is looked up
         self._requested_epoch: LeaderEpoch | None = None
         self._undefined_since_ms: int | None = None
         self._doubts = 0
@@ -159,6 +160,10 @@ class PartitionReader:
     def is_idle(self) -> bool:
         """Whether no request of this generation is under way."""
         return self.in_flight != self.generation
+
+    def is_before(self, end: int) -> bool:
+        """Whether there is something to deliver, or to be told, before an offset."""
+        return self.phase is not Phase.FETCHING or self.standing is None or self.standing.offset < end
 
     def need(self, now_ms: int) -> Need | None:
         """What to ask for next; None while there is nothing to ask, or it is not time yet."""
@@ -210,10 +215,10 @@ class PartitionReader:
         if leader_epoch is not None:
             self.phase = Phase.VALIDATING
 
-    def seek_by_time(self, timestamp: int) -> None:
-        """Go to the first record at or after a time, to EARLIEST or to LATEST."""
+    def seek_by_time(self, timestamp: int, before: int = 0) -> None:
+        """Go to the first record at or after a time, to EARLIEST or to LATEST; or to so many offsets before that."""
         self._new_generation()
-        self._go_to(LookUp(timestamp))
+        self._go_to(LookUp(timestamp, before))
 
     # What happened.
     def on_metadata(
@@ -280,6 +285,11 @@ class PartitionReader:
                 self._on_log_start(offset or Offset(0), now_ms)
             else:
                 self._on_range(self._range_start, offset or self._range_start, now_ms)
+        elif self._found_before is not None:  # the start, before which there is nothing
+            self._go_to(PositionStatus.looked_up(max(self._found_before, offset or Offset(0)), None))
+        elif self._look_up is not None and self._look_up.before and offset is not None:
+            self._found_before = Offset(max(offset - self._look_up.before, 0))
+            self._look_up = LookUp(EARLIEST)
         elif self._time_looked_up is not None:  # the end: what comes behind it is not missed by another look-up
             self._look_up, self._time_looked_up = self._time_looked_up, None
             self._end_before_time = PositionStatus.looked_up(offset or Offset(0), leader_epoch)
@@ -418,7 +428,7 @@ class PartitionReader:
         self.held.clear()
 
     def _go_to(self, place: PositionStatus | LookUp) -> None:
-        self._end_before_time = None
+        self._end_before_time = self._found_before = None
         if isinstance(place, LookUp):
             self.standing = None
             self.phase = Phase.LOOKING_UP
