@@ -176,6 +176,22 @@ def test_a_loop_that_is_left_has_done_the_record_it_was_left_at(group_node: Node
     assert sum(found(group_node, topic).values()) == 7
 
 
+def test_a_group_does_not_wait_until_a_loop_has_taken_all_that_it_was_given(
+    group_node: NodeProcess, topic: str
+) -> None:
+    with ExitStack() as stack:
+        members = Members(group_node, topic, stack)
+        first = members.join(group_protocol="consumer")
+        for taken, _ in enumerate(first.consumer, 1):  # it was given all eighty at once, and takes its time
+            if taken == 3:
+                second = members.join(group_protocol="consumer")
+                wait_until(first.consumer._async._is_interrupted, "partitions are to be given up")
+            if taken == 4:
+                break
+        assert [what for what, _ in first.told] == ["assigned", "revoked"]
+        poll_until(lambda: len(first.read) + len(second.read) == PARTITIONS * RECORDS - 4, first, second)
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_a_poll_gave_is_done_once_the_caller_comes_back(group_node: NodeProcess, topic: str, fails: bool) -> None:
     consumer = Consumer(group_node.bootstrap, group_id=topic, auto_commit_interval_ms=20, **QUICK)

@@ -133,6 +133,7 @@ class AsyncConsumer(Generic[K, V]):
                 world,
                 self._subscription,
                 self._fetching,
+                on_news=self._on_news,
                 settle=self._settle,
                 done=self._done,
                 progress=lambda: 0 if self._handing is None else self._handing.left_count,
@@ -612,6 +613,12 @@ class AsyncConsumer(Generic[K, V]):
     # How what the group changes comes to the caller.
     def _is_interrupted(self) -> bool:
         return self._is_woken or (self._group is not None and self._group.member.has_news)
+
+    def _on_news(self) -> None:
+        """A loop over records ends its turn behind the one that it works on, so that nobody waits for it longer."""
+        if self._is_interrupted() and isinstance(self._handing, Handing) and self._handing.is_loop:
+            self._settle()
+        self._fetching.wake()
 
     async def _step(self, read: Callable[[], Awaitable[T]]) -> T | Rebalance:
         """Read; or what the caller has to be told before it reads. It has come back from what it was given before."""

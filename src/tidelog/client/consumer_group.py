@@ -48,6 +48,7 @@ class ConsumerGroup:
 
     Args:
         config: the consumer's, with a group id.
+        on_news: called when the caller has something to be told, or may go on.
         settle: give back what was delivered and not taken.
         done: where the caller stands, behind what it was given and came back from.
         progress: see `GroupMember`.
@@ -61,11 +62,12 @@ class ConsumerGroup:
         subscription: Subscription,
         fetching: Fetching,
         *,
+        on_news: Callable[[], None],
         settle: Callable[[], bool],
         done: Callable[[], dict[TopicPartition, Position]],
         progress: Callable[[], int],
     ) -> None:
-        self.member = GroupMember(config, cluster, world.clock, world.rng, on_news=fetching.wake, progress=progress)
+        self.member = GroupMember(config, cluster, world.clock, world.rng, on_news=on_news, progress=progress)
         self.listeners = Listeners()
         self._config = config
         self._cluster = cluster
@@ -78,6 +80,7 @@ class ConsumerGroup:
         self._committed: dict[TopicPartition, Position] = {}
         self._committing = asyncio.Lock()  # an older commit, tried again, is not to come behind a newer
         self._tasks: set[asyncio.Task[None]] = set()
+        self._commits: set[asyncio.Task[None]] = set()  # that nobody waits for
         self._finder: asyncio.Task[None] | None = None
         self._committer: asyncio.Task[None] | None = None
 
@@ -119,6 +122,8 @@ class ConsumerGroup:
     async def last_rebalance(self) -> Rebalance | None:
         """What the caller has to be told before it leaves; what it came back from is committed."""
         await self._commit_done(self._subscription.readers)
+        if self._commits:
+            await asyncio.wait(self._commits, timeout=CLOSE_SECONDS)
         owned = self.member.membership.owned
         if not owned:
             return None
@@ -150,7 +155,9 @@ class ConsumerGroup:
 
     def commit_soon(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Commit, and tell `on_commit` what became of it."""
-        self._spawn(self._commit_and_tell(offsets))
+        task = self._spawn(self._commit_and_tell(offsets))
+        self._commits.add(task)
+        task.add_done_callback(self._commits.discard)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
         """See `Consumer.committed`."""

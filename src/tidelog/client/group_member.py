@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tidelog.base.errors import Code, KafkaError, TidelogError, UnknownTopicError
+from tidelog.base.errors import Code, InvariantBrokenError, KafkaError, TidelogError, UnknownTopicError
 from tidelog.base.ports import Clock, Rng
 from tidelog.client.cluster import Cluster, is_retriable
 from tidelog.client.coordinators import Coordinators
@@ -248,6 +248,8 @@ class GroupMember:
                     what = f"for {self._config.default_api_timeout_ms} ms brokers have known no topic {topic!r}"
                     self._error = UnknownTopicError(f"{what}: create it, or subscribe to others")
         self.membership.on_topics(known)
+        if isinstance(self.membership, ClassicMembership) and not known.keys() >= self._to_divide(self.membership):
+            self._cluster.refresh_soon()
         self._changed.set()
         if self._error is not None:
             self._on_news()
@@ -257,7 +259,7 @@ class GroupMember:
         while True:
             self._changed.clear()
             if isinstance(self.membership, ClassicMembership):
-                self._cluster.want(self.membership.topics_to_divide or ())
+                self._cluster.want(self._to_divide(self.membership))
             elif isinstance(self.membership, ConsumerMembership) and self.membership.unnamed:
                 await self._name_topics(self.membership)
             now_ms = self._clock.now_ms()
@@ -275,6 +277,10 @@ class GroupMember:
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(delay_s, 0)):
                     await self._changed.wait()
+
+    @staticmethod
+    def _to_divide(membership: ClassicMembership) -> frozenset[str]:
+        return membership.topics_to_divide or frozenset()
 
     async def _ask(self, request: object) -> None:
         config, membership = self._config, self.membership
@@ -370,5 +376,6 @@ class GroupMember:
         if not task.cancelled() and task.exception() is not None:
             error = task.exception()
             logger.error("%s: a member's task failed", self._config.client_id, exc_info=error)
-            self._error = TidelogError(f"a bug in Tidelog's consumer: {type(error).__name__}: {error}")
+            what = f"a bug in Tidelog's consumer: {type(error).__name__}: {error}"
+            self.membership.on_refused(InvariantBrokenError(what))
             self._on_news()

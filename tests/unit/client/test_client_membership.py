@@ -158,6 +158,7 @@ def test_a_leader_waits_until_it_knows_the_topics_of_all() -> None:
     )
     member.on_response(asked, answer, 0)
     assert member.request(0) is None
+    assert member.next_due_ms(90_000) is None, "nothing is due, however long it takes"
     assert member.topics_to_divide == frozenset(("t", "u"))
     member.on_topics({"t": KnownTopic(TOPIC_ID, 1), "u": None})  # there is none
     given_out = {one.member_id: len(assigned_partitions(one.assignment)) for one in is_given(member).assignments}

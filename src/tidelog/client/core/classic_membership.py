@@ -99,7 +99,7 @@ class ClassicMembership(Membership):
                 return self._sync()
         elif self._must_join and self._told is None and self._change() is None:
             return self._join()
-        if self.epoch == NO_EPOCH or self._state is not _State.STABLE or now_ms < self._heartbeat_due_ms:
+        if not self._sends_heartbeats or now_ms < self._heartbeat_due_ms:
             return None
         return HeartbeatRequest(
             group_id=config.group_id,
@@ -244,6 +244,10 @@ class ClassicMembership(Membership):
             self._target = None
 
     # How.
+    @property
+    def _sends_heartbeats(self) -> bool:
+        return self.epoch != NO_EPOCH and self._state is _State.STABLE
+
     @property
     def _may_be_member(self) -> bool:
         return bool(self.member_id)

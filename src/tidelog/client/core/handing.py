@@ -73,11 +73,11 @@ class Handing(Generic[K, V]):
         is_loop: whether they are taken one by one.
     """
 
-    __slots__ = ("_given_back", "_is_loop", "_iterator", "_records", "_unclaimed")
+    __slots__ = ("_given_back", "_iterator", "_records", "_unclaimed", "is_loop")
 
     def __init__(self, records: ConsumerRecords[K, V], *, is_loop: bool) -> None:
         self._records = records
-        self._is_loop = is_loop
+        self.is_loop = is_loop
         self._iterator = iter(records)
         self._unclaimed = [True]
         self._given_back = 0
@@ -97,7 +97,7 @@ class Handing(Generic[K, V]):
     @property
     def left_count(self) -> int:
         """How many are left to be taken."""
-        return len(self._records) if self._unclaimed else length_hint(self._iterator) if self._is_loop else 0
+        return len(self._records) if self._unclaimed else length_hint(self._iterator) if self.is_loop else 0
 
     def done_places(self) -> dict[TopicPartition, PositionStatus]:
         """In each partition: behind what the caller took and came back from, as long as it has not come back for more.
@@ -105,12 +105,12 @@ class Handing(Generic[K, V]):
         Of those taken one by one the last is being worked on; of those taken at once all are.
         """
         count = len(self._records)
-        left = min(self.left_count + self._given_back + 1, count) if self._is_loop else count
+        left = min(self.left_count + self._given_back + 1, count) if self.is_loop else count
         return self._places(left)
 
     def give_back(self, readers: Mapping[TopicPartition, PartitionReader]) -> bool:
         """What is left is delivered again, from behind the last record that was taken. Returns whether anything was."""
-        left = len(self._records) if self._claim() else len(list(self._iterator)) if self._is_loop else 0
+        left = len(self._records) if self._claim() else len(list(self._iterator)) if self.is_loop else 0
         self._given_back += left
         is_changed = False
         for key, place in self._places(left).items():

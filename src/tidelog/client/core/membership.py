@@ -167,7 +167,7 @@ class Membership(ABC):
             return None
         if self._not_before_ms > now_ms:
             return self._not_before_ms
-        return self._heartbeat_due_ms if self.epoch != NO_EPOCH else None
+        return self._heartbeat_due_ms if self._sends_heartbeats else None
 
     def leaving(self, version: int) -> object | None:
         """The request that says that the caller is gone; None if nobody has to be told.
@@ -213,6 +213,11 @@ class Membership(ABC):
     @abstractmethod
     def _due(self, now_ms: int) -> object | None:
         """The request that is due now."""
+
+    @property
+    def _sends_heartbeats(self) -> bool:
+        """Whether it says from time to time that it lives."""
+        return self.epoch != NO_EPOCH
 
     @property
     @abstractmethod
