@@ -461,9 +461,12 @@ class AsyncConsumer(Generic[K, V]):
                 yield record
 
     def wakeup(self) -> None:
-        """Have the call that waits for records raise `WakeupError`, or the next one. From any thread, or task."""
+        """Have the call that waits for records raise `WakeupError`, or the next one.
+
+        A loop over records ends behind the one that it works on. The blocking client's is for any thread.
+        """
         self._is_woken = True
-        self._fetching.wake()
+        self._on_news()
 
     # Asking.
     async def partitions_for(self, topic: str) -> list[PartitionIndex]:

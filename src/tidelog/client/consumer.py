@@ -263,7 +263,10 @@ class Consumer(Generic[K, V]):
             yield from self._fetch(1_000, None, is_loop=True).one_by_one()
 
     def wakeup(self) -> None:
-        """Have the call that waits for records raise `WakeupError`, or the next one. From any thread, or task."""
+        """Have the call that waits for records raise `WakeupError`, or the next one.
+
+        A loop over records ends behind the one that it works on. The blocking client's is for any thread.
+        """
         self._thread.call_soon(self._async.wakeup)
 
     # Asking.
