@@ -167,13 +167,19 @@ def test_a_failing_body_leaves_its_record_and_those_behind_it_uncommitted(group_
     assert found(group_node, topic)[last.partition] == last.offset
 
 
-def test_a_loop_that_is_left_has_done_the_record_it_was_left_at(group_node: NodeProcess, topic: str) -> None:
+def test_a_loop_that_is_left_may_have_failed_at_its_last_record_unless_it_came_to_the_end(
+    group_node: NodeProcess, topic: str
+) -> None:
     with Consumer(group_node.bootstrap, group_id=topic, **QUICK) as consumer:
         consumer.subscribe(topic, start="earliest")
         for count, _ in enumerate(consumer, 1):
             if count == 7:
                 break
-    assert sum(found(group_node, topic).values()) == 7
+    assert sum(found(group_node, topic).values()) == 6
+    with Consumer(group_node.bootstrap, group_id=topic, **QUICK) as consumer:
+        consumer.subscribe(topic, start="earliest")
+        assert len(list(consumer.until_end())) == PARTITIONS * RECORDS - 6
+    assert sum(found(group_node, topic).values()) == PARTITIONS * RECORDS
 
 
 def test_a_group_does_not_wait_until_a_loop_has_taken_all_that_it_was_given(
@@ -192,23 +198,62 @@ def test_a_group_does_not_wait_until_a_loop_has_taken_all_that_it_was_given(
         poll_until(lambda: len(first.read) + len(second.read) == PARTITIONS * RECORDS - 4, first, second)
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_what_a_poll_gave_is_done_once_the_caller_comes_back(group_node: NodeProcess, topic: str, fails: bool) -> None:
+def test_what_a_poll_gave_is_done_once_the_caller_comes_back(group_node: NodeProcess, topic: str) -> None:
     consumer = Consumer(group_node.bootstrap, group_id=topic, auto_commit_interval_ms=20, **QUICK)
     consumer.subscribe(topic, start="earliest")
     while not consumer.poll(100, max_records=5):
         pass
     while not consumer.poll(100, max_records=6):
         pass
-    try:
-        wait_until(lambda: sum(found(group_node, topic).values()) == 5, "the first poll's are committed")
-        if fails:
-            raise ZeroDivisionError
-    except ZeroDivisionError:
-        consumer.close()
-    else:
-        consumer.close()
-    assert sum(found(group_node, topic).values()) == (5 if fails else 11)
+    wait_until(lambda: sum(found(group_node, topic).values()) == 5, "the first poll's are committed")
+    closing = threading.Thread(target=consumer.close)  # of another thread, while this one works
+    closing.start()
+    closing.join()
+    assert sum(found(group_node, topic).values()) == 5
+
+
+@pytest.mark.parametrize("take", ["batches", "arrow"])
+def test_what_is_taken_in_one_piece_is_not_done_before_the_caller_comes_back(
+    group_node: NodeProcess, topic: str, take: str
+) -> None:
+    with Consumer(group_node.bootstrap, group_id=topic, auto_commit_interval_ms=10, **QUICK) as consumer:
+        consumer.subscribe(topic, start="earliest")
+        read = consumer.poll_batches if take == "batches" else consumer.poll_arrow
+        while not len(read(100)):
+            pass
+        for _ in range(5):
+            consumer.commit({at(topic, 0): 0})  # in turn with the commits of its own
+        assert sum(found(group_node, topic).values()) == 0
+
+
+def test_a_poll_that_fails_after_a_loop_was_left_commits_what_the_loop_took(
+    group_node: NodeProcess, topic: str
+) -> None:
+    with Consumer(group_node.bootstrap, group_id=topic, auto_commit_interval_ms=10, **QUICK) as consumer:
+        consumer.subscribe(topic, start="earliest")
+        for _ in consumer:
+            break
+        consumer.wakeup()
+        with pytest.raises(WakeupError):
+            consumer.poll(100)
+        wait_until(lambda: sum(found(group_node, topic).values()), "the one is committed")
+    assert sum(found(group_node, topic).values()) == 1
+
+
+def test_a_loop_left_for_batches_commits_no_more_than_both_took(group_node: NodeProcess, topic: str) -> None:
+    async def work() -> None:
+        settings = {**QUICK, "group_id": topic, "auto_commit_interval_ms": 10}
+        async with aio.Consumer(group_node.bootstrap, **settings) as consumer:
+            consumer.subscribe(topic, start="earliest")
+            async for _ in consumer:
+                break
+            while not await consumer.poll_batches(100):
+                pass
+            for _ in range(5):
+                await consumer.commit({at(topic, 0): 0})
+
+    asyncio.run(work())
+    assert sum(found(group_node, topic).values()) <= 1
 
 
 def found(node: NodeProcess, group: str) -> dict[int, int]:
@@ -340,6 +385,13 @@ def test_a_listener_may_seek_and_commit_and_what_it_raises_is_the_callers(group_
             consumer.commit({partition: consumer.position(partition) for partition in partitions})
             raise ZeroDivisionError
 
+        def fails(partitions: list[TopicPartition]) -> None:
+            raise ZeroDivisionError
+
+        consumer.subscribe([topic], on_assigned=fails)
+        for _ in range(2):  # it has not sought yet: it is told again
+            with pytest.raises(ZeroDivisionError):
+                poll_until(lambda: False, member)
         consumer.subscribe([topic], on_assigned=assigned, on_revoked=revoked)
         poll_until(lambda: len(member.read) == PARTITIONS * 5, member)
         with pytest.raises(ZeroDivisionError):
@@ -401,6 +453,7 @@ def test_partitions_taken_by_hand_start_where_the_group_committed(group_node: No
         member = Member(consumer)
         poll_until(lambda: len(member.read) == 3 + RECORDS, member)
         assert {(one.partition, one.offset) for one in member.read if one.partition == 0} == {(0, 17), (0, 18), (0, 19)}
+        consumer.poll(0)  # it has come back from them
     assert found(group_node, topic) == {0: RECORDS, 1: RECORDS}
 
 

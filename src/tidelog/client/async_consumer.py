@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from tidelog.base.errors import ConfigError, MalformedBatchError, TidelogError, TimedOutError, WakeupError
-from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, Position, TopicId, TopicPartition
+from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, Position, TopicPartition
 from tidelog.client.cluster import Cluster, World, real_world
 from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.handing import Delivered, Handing
-from tidelog.client.core.membership import Rebalance
 from tidelog.client.core.needs import EARLIEST, LATEST, LookUp
-from tidelog.client.core.positions import PositionStatus
 from tidelog.client.core.reader import PartitionReader
-from tidelog.client.core.subscription import Subscription
+from tidelog.client.core.subscription import Begins, Subscription
 from tidelog.client.core.values import (
     RAW,
     CommittedOffset,
@@ -32,6 +30,8 @@ from tidelog.client.core.values import (
     K,
     OffsetAndEpoch,
     PartitionStatistics,
+    Rebalance,
+    RebalanceKind,
     V,
 )
 from tidelog.client.fetching import Fetching
@@ -122,7 +122,7 @@ class AsyncConsumer(Generic[K, V]):
         self._handing: Handing[K, V] | Delivered[Any] | None = None
         self._unfinished: Handing[K, V] | Delivered[Any] | None = None  # what the caller has not come back from
         self._is_woken = False
-        self._is_telling = False
+        self._teller: asyncio.Task[Any] | None = None  # who calls a listener
         self._group: ConsumerGroup | None = None
         if config.group_id is not None:
             from tidelog.client.consumer_group import ConsumerGroup
@@ -145,7 +145,7 @@ class AsyncConsumer(Generic[K, V]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._close(is_back=kind is None)
+        await self.close()
 
     # Where to read.
     def subscribe(
@@ -184,6 +184,11 @@ class AsyncConsumer(Generic[K, V]):
         place = self._place_of("subscribe", start)
         self._settle()
         if isinstance(topics, re.Pattern):
+            if topics.flags & ~re.UNICODE and self._config.group_protocol == "consumer":
+                raise ConfigError(
+                    f"subscribe({topics!r}): with group_protocol='consumer' the broker looks for topics, and knows no"
+                    " flags of a pattern: write them into it, as (?i)"
+                )
             wanted = TopicSubscription(pattern=topics)
         else:
             wanted = TopicSubscription(frozenset([topics] if isinstance(topics, str) else topics))
@@ -388,15 +393,15 @@ class AsyncConsumer(Generic[K, V]):
         """Whole batches, as the brokers sent them, for those who decode themselves. Otherwise as `poll`."""
         return await self._taken(self._reading_batches(timeout_ms))
 
-    def _reading_batches(self, timeout_ms: int) -> Callable[[], Awaitable[list[FetchedBatches]]]:
+    def _reading_batches(self, timeout_ms: int) -> Callable[[Begins], Awaitable[list[FetchedBatches]]]:
         deadline_ms = self._clock.now_ms() + timeout_ms
-        return lambda: self._read_batches(deadline_ms)
+        return partial(self._read_batches, deadline_ms)
 
-    async def _read_batches(self, deadline_ms: int) -> list[FetchedBatches]:
+    async def _read_batches(self, deadline_ms: int, begins: Begins) -> list[FetchedBatches]:
         self._settle()
         if not await self._fetching.wait_for_some(deadline_ms):
             return []
-        batches = self._subscription.take_batches(_ANSWERS_PER_POLL_MAX)
+        batches = self._subscription.take_batches(_ANSWERS_PER_POLL_MAX, begins)
         self._fetching.pump_soon(is_update=False)
         return batches
 
@@ -418,27 +423,25 @@ class AsyncConsumer(Generic[K, V]):
 
     def _reading_arrow(
         self, timeout_ms: int, columns: Iterable[str] | None, size_bytes: int
-    ) -> Callable[[], Awaitable[pa.RecordBatch]]:
+    ) -> Callable[[Begins], Awaitable[pa.RecordBatch]]:
         from tidelog.client.arrow import ArrowReader
 
         wanted = None if columns is None else list(columns)
         deadline_ms = self._clock.now_ms() + timeout_ms
-        return lambda: self._read_arrow(ArrowReader(wanted), deadline_ms, size_bytes)
+        return lambda begins: self._read_arrow(ArrowReader(wanted), deadline_ms, size_bytes, begins)
 
-    async def _read_arrow(self, reader: ArrowReader, deadline_ms: int, size_bytes: int) -> pa.RecordBatch:
+    async def _read_arrow(
+        self, reader: ArrowReader, deadline_ms: int, size_bytes: int, begins: Begins
+    ) -> pa.RecordBatch:
         self._settle()
-        before: dict[TopicPartition, Position] = {}
         while reader.row_count == 0 and await self._fetching.wait_for_some(deadline_ms):
             while reader.size_bytes < size_bytes and self._subscription.has_some:
-                for key, found in self._subscription.readers.items():
-                    if found.held and key not in before and found.position is not None:
-                        before[key] = found.position
                 try:
-                    for batch in self._subscription.take_batches(1):
+                    for batch in self._subscription.take_batches(1, begins):
                         reader.add(batch)
                 except MalformedBatchError:
-                    for key, position in before.items():  # all that this call took: none of it was returned
-                        self.seek(key, *position)
+                    for key, (place, _) in begins.items():  # all that this call took: none of it was returned
+                        self.seek(key, place.position)
                     raise
             self._fetching.pump_soon(is_update=False)
         return reader.finish()
@@ -459,6 +462,7 @@ class AsyncConsumer(Generic[K, V]):
         while await self._is_before(ends):
             for record in self._hand(await self._telling(self._reading(1_000, None)), is_loop=True).one_by_one():
                 yield record
+        self._on_back()
 
     def wakeup(self) -> None:
         """Have the call that waits for records raise `WakeupError`, or the next one.
@@ -523,8 +527,8 @@ class AsyncConsumer(Generic[K, V]):
         """
         group = self._require_group("commit")
         if offsets is None:
-            self._settle()
-            offsets = self._positions(self._subscription.readers)
+            standing = {key: self._position(reader) for key, reader in self._subscription.readers.items()}
+            offsets = {key: position for key, position in standing.items() if position is not None}
         wanted = _committing(offsets)
         if not wait:
             group.commit_soon(wanted)
@@ -556,34 +560,22 @@ class AsyncConsumer(Generic[K, V]):
     async def close(self) -> None:
         """Commit what auto-commit has left, leave the group, and disconnect. A second call does nothing.
 
-        Whoever closes because of an error has not come back from what it was given last: that is not committed.
+        Whoever closes has not come back from what it was given last: `commit` says that this is done too.
         """
-        await self._close(is_back=sys.exc_info()[0] is None)
-
-    # How.
-    async def _close(self, *, is_back: bool) -> None:
-        rebalance = await self._before_closing(is_back=is_back)
+        rebalance = await self._before_leaving()
         try:
             await self._tell(rebalance)
         finally:
             await self._disconnect()
 
-    async def _before_closing(self, *, is_back: bool) -> Rebalance | None:
-        """What the caller has to be told before the consumer closes."""
-        if self._fetching.is_closed:
-            return None
-        if is_back:
-            self._unfinished = None
-        return await self._before_leaving()
-
     async def _before_unsubscribing(self) -> Rebalance | None:
         self._require_group("unsubscribe")
-        self._unfinished = None
         return await self._before_leaving()
 
     async def _before_leaving(self) -> Rebalance | None:
+        """What the caller has to be told before the consumer leaves its group."""
         self._settle()
-        return None if self._group is None else await self._group.last_rebalance()
+        return None if self._group is None or self._fetching.is_closed else await self._group.last_rebalance()
 
     async def _leave(self) -> None:
         if self._group is not None:
@@ -617,6 +609,10 @@ class AsyncConsumer(Generic[K, V]):
     def _is_interrupted(self) -> bool:
         return self._is_woken or (self._group is not None and self._group.member.has_news)
 
+    def _on_back(self) -> None:
+        """The caller has come back from all that it was given."""
+        self._unfinished = None
+
     def _on_news(self) -> None:
         """A loop over records ends its turn behind the one that it works on, so that nobody waits for it longer."""
         if self._is_interrupted() and isinstance(self._handing, Handing) and self._handing.is_loop:
@@ -625,20 +621,17 @@ class AsyncConsumer(Generic[K, V]):
 
     async def _step(self, read: Callable[[], Awaitable[T]]) -> T | Rebalance:
         """Read; or what the caller has to be told before it reads. It has come back from what it was given before."""
-        if self._is_telling:
-            raise TidelogError("a rebalance listener asked for records: it is told of partitions, and then returns")
+        self._settle()
+        self._unfinished = None
+        self._check_woken()
         group = self._group
         if group is None:
-            self._unfinished = None
-            self._check_woken()
             found = await read()
             self._check_woken(found)
             return found
         group.member.on_poll(is_begin=True)
         try:
             while True:
-                self._unfinished = None
-                self._check_woken()
                 rebalance = await group.prepare()
                 if rebalance is not None:
                     return rebalance
@@ -658,6 +651,7 @@ class AsyncConsumer(Generic[K, V]):
 
     async def _telling(self, read: Callable[[], Awaitable[T]]) -> T:
         """Read; the caller is told what its group changes."""
+        check_not_telling(self._teller is not None and self._teller is asyncio.current_task())
         while isinstance(found := await self._step(read), Rebalance):
             await self._tell(found)
         return found
@@ -665,37 +659,48 @@ class AsyncConsumer(Generic[K, V]):
     async def _tell(self, rebalance: Rebalance | None) -> None:
         if rebalance is None:
             return
+        self._teller = asyncio.current_task()
         try:
             outcome = self._call_listener(rebalance)
             if inspect.isawaitable(outcome):
                 await outcome
+        except BaseException:
+            self._on_listener_failed(rebalance)
+            raise
         finally:
-            self._on_told(rebalance)
+            self._teller = None
+        self._on_told(rebalance)
 
     def _call_listener(self, rebalance: Rebalance) -> object:
         assert self._group is not None
         listener = self._group.listeners.of(rebalance.kind)
-        self._is_telling = True
         return None if listener is None else listener(sorted(rebalance.partitions))
+
+    def _on_listener_failed(self, rebalance: Rebalance) -> None:
+        """What goes has gone. What comes is told again: it may be that the caller was about to seek."""
+        if rebalance.kind is not RebalanceKind.ASSIGNED:
+            self._on_told(rebalance)
 
     def _on_told(self, rebalance: Rebalance) -> None:
         assert self._group is not None
-        self._is_telling = False
         self._group.on_told(rebalance)
 
-    async def _taken(self, read: Callable[[], Awaitable[T]]) -> T:
+    async def _taken(self, read: Callable[[Begins], Awaitable[T]]) -> T:
         """Read what is taken in one piece."""
-        begins = self._begins()
-        result = await self._telling(read)
+        begins: Begins = {}
+        result = await self._telling(lambda: read(begins))
         self._unfinished = Delivered(result, begins)
         return result
 
     def _done(self) -> dict[TopicPartition, Position]:
         """Where the caller stands in each partition, behind what it was given and came back from."""
-        found = self._positions(self._subscription.readers)
-        if self._unfinished is not None:
-            places = self._unfinished.done_places()
-            found |= {key: place.position for key, place in places.items() if key in found}
+        readers = self._subscription.readers
+        standing = {key: self._position(reader) for key, reader in readers.items()}
+        found = {key: position for key, position in standing.items() if position is not None}
+        for key, (place, topic_id) in ({} if self._unfinished is None else self._unfinished.done_places()).items():
+            # A place in a topic that was made anew since, or behind one that a truncation led to, is none any more.
+            if key in found and topic_id == readers[key].topic_id and place.offset <= found[key].offset:
+                found[key] = place.position
         return found
 
     def _hand(self, records: ConsumerRecords[K, V], *, is_loop: bool) -> Handing[K, V]:
@@ -704,22 +709,15 @@ class AsyncConsumer(Generic[K, V]):
         self._handing = self._unfinished = handing = Handing(records, is_loop=is_loop)
         return handing
 
-    async def _deliver(self, read: Callable[[], Awaitable[T]]) -> Delivered[T] | Rebalance:
+    async def _deliver(self, read: Callable[[Begins], Awaitable[T]]) -> Delivered[T] | Rebalance:
         """As `_hand`, of what is taken in one piece; or what the caller has to be told first."""
-        self._settle()
-        begins = self._begins()
-        result = await self._step(read)
+        begins: Begins = {}
+        result = await self._step(lambda: read(begins))
         if isinstance(result, Rebalance):
             return result
+        self._settle()
         self._handing = self._unfinished = delivered = Delivered(result, begins)
         return delivered
-
-    def _begins(self) -> dict[TopicPartition, tuple[PositionStatus, TopicId | None]]:
-        return {
-            key: (reader.place(), reader.topic_id)
-            for key, reader in self._subscription.readers.items()
-            if reader.standing is not None
-        }
 
     def _settle(self) -> bool:
         """What the caller was given and has not taken is delivered again, to whoever reads next. Returns: anything."""
@@ -784,6 +782,12 @@ class AsyncConsumer(Generic[K, V]):
             )
             raise TidelogError(f"{wanted} is not assigned to this consumer: {how}").about(wanted)
         return reader
+
+
+def check_not_telling(is_telling: bool) -> None:
+    """Raise if who asks for records is a listener."""
+    if is_telling:
+        raise TidelogError("a rebalance listener asked for records: it is told of partitions, and then returns")
 
 
 def _committing(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from tidelog.base.ids import PartitionIndex, Position, TopicPartition
-from tidelog.client.async_consumer import AsyncConsumer
+from tidelog.client.async_consumer import AsyncConsumer, check_not_telling
 from tidelog.client.cluster import World
 from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.handing import Handing
-from tidelog.client.core.membership import Rebalance
+from tidelog.client.core.subscription import Begins
 from tidelog.client.core.values import (
     RAW,
     CommittedOffset,
@@ -25,6 +25,7 @@ from tidelog.client.core.values import (
     K,
     OffsetAndEpoch,
     PartitionStatistics,
+    Rebalance,
     V,
 )
 from tidelog.client.loop_thread import LoopThread
@@ -80,6 +81,7 @@ class Consumer(Generic[K, V]):
         deserializers: Deserializers = RAW,
     ) -> None:
         self._is_closed = False
+        self._teller: int | None = None  # the thread that calls a listener
         self._async: AsyncConsumer[K, V] = AsyncConsumer.__new__(AsyncConsumer)
         self._async._start(bootstrap_servers, config, world=world, consistency=consistency, deserializers=deserializers)
         self._thread = LoopThread(f"tidelog-consumer-{config.client_id}")
@@ -90,7 +92,7 @@ class Consumer(Generic[K, V]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close(is_back=kind is None)
+        self.close()
 
     # Where to read.
     def subscribe(
@@ -261,6 +263,7 @@ class Consumer(Generic[K, V]):
         ends: dict[TopicPartition, int] = {}
         while self._thread.run(self._async._is_before(ends)):
             yield from self._fetch(1_000, None, is_loop=True).one_by_one()
+        self._there(self._async._on_back)
 
     def wakeup(self) -> None:
         """Have the call that waits for records raise `WakeupError`, or the next one.
@@ -337,25 +340,23 @@ class Consumer(Generic[K, V]):
     def close(self) -> None:
         """Commit what auto-commit has left, leave the group, and disconnect. A second call does nothing.
 
-        Whoever closes because of an error has not come back from what it was given last: that is not committed.
+        Whoever closes has not come back from what it was given last: `commit` says that this is done too.
         """
-        self._close(is_back=sys.exc_info()[0] is None)
-
-    # How.
-    def _close(self, *, is_back: bool) -> None:
         if self._is_closed:
             return
         self._is_closed = True
         try:
             try:
-                self._tell(self._thread.run(self._async._before_closing(is_back=is_back)))
+                self._tell(self._thread.run(self._async._before_leaving()))
             finally:
                 self._thread.run(self._async._disconnect())
         finally:
             self._thread.close()
 
+    # How.
     def _fetch(self, timeout_ms: int, max_records: int | None, *, is_loop: bool) -> Handing[K, V]:
         """Records on their way to the caller. If Ctrl-C comes before they are taken, they are delivered again."""
+        check_not_telling(self._teller == threading.get_ident())
         read = self._async._reading(timeout_ms, max_records)
 
         async def hand() -> Handing[K, V] | Rebalance:
@@ -366,8 +367,9 @@ class Consumer(Generic[K, V]):
             self._tell(found)
         return found
 
-    def _deliver(self, read: Callable[[], Awaitable[T]]) -> T:
+    def _deliver(self, read: Callable[[Begins], Awaitable[T]]) -> T:
         """What is taken in one piece. If Ctrl-C comes before the caller has it, it is delivered again."""
+        check_not_telling(self._teller == threading.get_ident())
         while True:
             found = self._thread.run(self._async._deliver(read))
             if isinstance(found, Rebalance):
@@ -381,10 +383,15 @@ class Consumer(Generic[K, V]):
         """Call the listener here, on the caller's thread: there it may use this consumer."""
         if rebalance is None:
             return
+        self._teller = threading.get_ident()
         try:
             self._async._call_listener(rebalance)
+        except BaseException:
+            self._there(lambda: self._async._on_listener_failed(rebalance))
+            raise
         finally:
-            self._there(lambda: self._async._on_told(rebalance))
+            self._teller = None
+        self._there(lambda: self._async._on_told(rebalance))
 
     def _there(self, work: Callable[[], T]) -> T:
         async def do() -> T:

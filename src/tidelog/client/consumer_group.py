@@ -8,14 +8,13 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidelog.base.errors import KafkaError, TidelogError
+from tidelog.base.errors import NetworkError, TidelogError, TimedOutError
 from tidelog.base.ids import Position, TopicPartition
 from tidelog.client.cluster import Cluster, World, is_retriable
 from tidelog.client.core.group_metadata import GroupMetadata
-from tidelog.client.core.membership import Rebalance, RebalanceKind
 from tidelog.client.core.needs import LookUp
 from tidelog.client.core.subscription import Subscription
-from tidelog.client.core.values import CommittedOffset
+from tidelog.client.core.values import CommittedOffset, Rebalance, RebalanceKind
 from tidelog.client.fetching import Fetching
 from tidelog.client.group_member import GroupMember, TopicSubscription
 from tidelog.client.options import ConsumerConfig
@@ -77,6 +76,7 @@ class ConsumerGroup:
         self._settle = settle
         self._done = done
         self._start: LookUp | None = None
+        self._starts: dict[TopicPartition, LookUp | None] = {}  # of those that are assigned by hand
         self._committed: dict[TopicPartition, Position] = {}
         self._committing = asyncio.Lock()  # an older commit, tried again, is not to come behind a newer
         self._tasks: set[asyncio.Task[None]] = set()
@@ -93,7 +93,8 @@ class ConsumerGroup:
 
     def on_assigned_by_hand(self, start: LookUp | None) -> None:
         """New partitions wait to be told where to start."""
-        self._start = start
+        for partition in self._subscription.awaiting:
+            self._starts.setdefault(partition, start)
         self._find_starts()
         self._commit_by_itself()
 
@@ -177,34 +178,38 @@ class ConsumerGroup:
 
     async def _start_readers(self) -> None:
         """Have all that wait start where the group has committed."""
+        failures = 0
         while awaiting := self._subscription.awaiting:
+            found: dict[TopicPartition, CommittedOffset | TidelogError | None] = {}
             try:
-                found = await self.member.offsets.committed(awaiting)
+                found |= await self.member.offsets.starts(awaiting)
+            except (TimedOutError, NetworkError) as error:
+                self._cluster.last_error = error  # it has been tried again and again
             except TidelogError as error:
-                logger.debug("%s: %s", self._config.client_id, error)
-                self._cluster.last_error = error
-                if isinstance(error, KafkaError) and not is_retriable(error):
-                    self._stop(awaiting, error)
-                continue  # it took its time: it has been tried again and again
+                found = dict.fromkeys(awaiting, error)
             for key, committed in found.items():
-                reader = self._subscription.readers.get(key)
-                if reader is not None and committed is not None:
-                    position = Position(committed.offset, committed.leader_epoch)
-                    self._committed[key] = position
-                    reader.start(position)
-                elif reader is not None:
-                    reader.start(self._start)
+                self._start_reader(key, committed)
             self._fetching.pump_soon()
+            failures = 0 if any(not isinstance(one, TidelogError) for one in found.values()) else failures + 1
+            if self._subscription.awaiting:
+                await asyncio.sleep(self._cluster.backoff.delay_ms(max(failures, 1)) / 1000)
 
-    def _stop(self, partitions: Iterable[TopicPartition], error: KafkaError) -> None:
-        for key in partitions:
-            reader = self._subscription.readers.get(key)
-            if reader is not None:
-                reader.stop(reader.generation, error)
-        self._fetching.pump_soon()
+    def _start_reader(self, partition: TopicPartition, committed: CommittedOffset | TidelogError | None) -> None:
+        reader = self._subscription.readers.get(partition)
+        if reader is None:
+            return
+        if isinstance(committed, CommittedOffset):
+            self._committed[partition] = position = Position(committed.offset, committed.leader_epoch)
+            reader.start(position)
+        elif committed is None:
+            reader.start(self._starts.pop(partition, self._start))
+        elif is_retriable(committed):
+            self._cluster.last_error = committed
+        else:
+            reader.stop(reader.generation, committed)
 
     def _commit_by_itself(self) -> None:
-        if self._config.enable_auto_commit and self._committer is None:
+        if self._config.enable_auto_commit and (self._committer is None or self._committer.done()):
             self._committer = self._spawn(self._commit_from_time_to_time())
 
     async def _commit_from_time_to_time(self) -> None:

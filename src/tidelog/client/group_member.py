@@ -15,22 +15,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tidelog.base.errors import Code, InvariantBrokenError, KafkaError, TidelogError, UnknownTopicError
+from tidelog.base.errors import (
+    Code,
+    CommitFailedError,
+    InvariantBrokenError,
+    KafkaError,
+    TidelogError,
+    UnknownTopicError,
+)
 from tidelog.base.ports import Clock, Rng
 from tidelog.client.cluster import Cluster, is_retriable
 from tidelog.client.coordinators import Coordinators
 from tidelog.client.core.classic_membership import ClassicMembership
 from tidelog.client.core.consumer_membership import ConsumerMembership
 from tidelog.client.core.group_metadata import GroupMetadata
-from tidelog.client.core.membership import (
-    COORDINATOR_CODES,
-    NO_EPOCH,
-    KnownTopic,
-    Membership,
-    MembershipConfig,
-    Rebalance,
-)
+from tidelog.client.core.membership import COORDINATOR_CODES, NO_EPOCH, KnownTopic, Membership, MembershipConfig
 from tidelog.client.core.metadata_cache import MetadataChanges
+from tidelog.client.core.values import Rebalance
 from tidelog.client.group_offsets import GroupOffsets, commit_failed
 from tidelog.client.options import ConsumerConfig
 from tidelog.wire import ApiKey
@@ -126,6 +127,7 @@ class GroupMember:
             request_timeout_ms=config.request_timeout_ms,
         )
         self.is_subscribed = False
+        self._was_member = False
         self._error: TidelogError | None = None
         self._missing_since: dict[str, int] = {}
         self._changed = asyncio.Event()
@@ -157,7 +159,7 @@ class GroupMember:
             self._follower = None
         if subscription.pattern is not None and isinstance(self.membership, ClassicMembership):
             self._follower = self._start(self._follow_pattern())
-        if self._runner is None:
+        if self._runner is None or self._runner.done():
             self._runner = self._start(self._run())
         self._changed.set()
 
@@ -168,7 +170,10 @@ class GroupMember:
         if not self.is_subscribed:
             return GroupMetadata(config.group_id)
         if member.epoch == NO_EPOCH:
-            raise commit_failed(f"group {config.group_id!r}: nobody is a member", Code.UNKNOWN_MEMBER_ID)
+            what = f"group {config.group_id!r}: the consumer is no member at the moment"
+            if not self._was_member:
+                raise CommitFailedError(f"{what}: it has not joined yet. Ask for records first")
+            raise commit_failed(what, Code.UNKNOWN_MEMBER_ID)
         return GroupMetadata(config.group_id, member.epoch, member.member_id, config.group_instance_id)
 
     @property
@@ -192,9 +197,10 @@ class GroupMember:
 
     def check(self) -> None:
         """Raise why it cannot be a member, or what it subscribes to is not there."""
-        error = self._why()
+        error, self._error = self._error, None
+        error = self.membership.take_error(self._clock.now_ms()) or error
         if error is not None:
-            self._error = None
+            self._changed.set()
             raise error.with_traceback(None)
 
     def on_poll(self, *, is_begin: bool) -> None:
@@ -229,11 +235,11 @@ class GroupMember:
         known: dict[str, KnownTopic | None] = {
             name: KnownTopic(view.topic_id, view.partition_count) for name, view in metadata.topics.items()
         }
-        known |= {name: None for name, code in metadata.errors.items() if code in _MISSING}
+        known |= {name: None for name, code in metadata.errors.items() if code in _MISSING or not code.retriable}
         pattern = self.subscription.pattern
         if pattern is not None and isinstance(self.membership, ClassicMembership):
             found = [one for one, view in metadata.topics.items() if pattern.fullmatch(one) and not view.is_internal]
-            self.membership.subscribe(found)
+            self.membership.change_topics(found)
         for topic in self.subscription.topics:
             code = metadata.errors.get(topic) if topic not in metadata.topics else None
             if code is None:
@@ -303,6 +309,7 @@ class GroupMember:
                 self._on_news()
             return
         code = membership.on_response(request, response, self._clock.now_ms())
+        self._was_member = self._was_member or membership.epoch != NO_EPOCH
         if code in COORDINATOR_CODES:
             self._coordinators.forget(config.group_id)
 

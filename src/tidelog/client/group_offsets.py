@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeVar
 
-from tidelog.base.errors import Code, CommitFailedError, KafkaError, TidelogError
+from tidelog.base.errors import Code, CommitFailedError, KafkaError, TidelogError, UnknownTopicError
 from tidelog.base.ids import BrokerId, TopicPartition
 from tidelog.client.cluster import Cluster
 from tidelog.client.coordinators import Coordinators
@@ -23,8 +24,11 @@ from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitResponse
 from tidelog.wire.messages.api_09_offset_fetch import OffsetFetchResponse
 
+T = TypeVar("T")
+
 _MOVING = frozenset((Code.REBALANCE_IN_PROGRESS, Code.STALE_MEMBER_EPOCH, Code.ILLEGAL_GENERATION))
 """What a member is answered that has another epoch by now, or will soon."""
+_UNKNOWN = frozenset((Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID))
 _OUT = frozenset((Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH, Code.FENCED_INSTANCE_ID))
 
 
@@ -81,7 +85,7 @@ class GroupOffsets:
                 code = codes.get(key, Code.UNKNOWN_SERVER_ERROR)
                 if code is Code.NONE:
                     del left[key]
-                elif error is None or is_final(error):
+                elif error is None or not _is_final(error):
                     error = self._refused(code, key, member)
             if error is not None:
                 raise error
@@ -99,28 +103,59 @@ class GroupOffsets:
             KafkaError: it was refused.
         """
         wanted = list(dict.fromkeys(partitions))
-        group_id = self._group_id
 
         async def send_request(_: BrokerId, connection: Connection) -> dict[TopicPartition, CommittedOffset | None]:
-            topic_ids, version = self._ids_for(wanted, connection, ApiKey.OFFSET_FETCH)
-            request = offset_fetch_request(group_id, wanted, topic_ids, version=version, require_stable=True)
-            response = await connection.request(
-                request, OffsetFetchResponse, timeout_ms=self._request_timeout_ms, version=version
-            )
-            code, rows = fetched_offsets(response, topic_ids)
-            if code is not Code.NONE:
-                raise KafkaError(f"group {group_id!r}: {code.meaning} ({code.name})", code=code)
             found: dict[TopicPartition, CommittedOffset | None] = {}
-            for key in wanted:
-                row = rows.get(key)
-                if isinstance(row, Code):
-                    raise KafkaError(f"group {group_id!r}: {key}: {row.meaning} ({row.name})", code=row).about(key)
+            for key, row in (await self._fetch(wanted, connection)).items():
+                if isinstance(row, KafkaError):
+                    raise row
                 found[key] = row
             return found
 
+        return await self._asking(wanted, send_request)
+
+    async def starts(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, CommittedOffset | KafkaError | None]:
+        """As `committed`, but what is refused of a partition stands beside the others. Raises as that does."""
+        wanted = list(dict.fromkeys(partitions))
+
+        async def send_request(
+            _: BrokerId, connection: Connection
+        ) -> dict[TopicPartition, CommittedOffset | KafkaError | None]:
+            return await self._fetch(wanted, connection)
+
+        return await self._asking(wanted, send_request)
+
+    async def _asking(
+        self,
+        wanted: list[TopicPartition],
+        send_request: Callable[[BrokerId, Connection], Awaitable[dict[TopicPartition, T]]],
+    ) -> dict[TopicPartition, T]:
         if not wanted:
             return {}
-        return await self._coordinators.request(f"offsets of group {group_id!r}", group_id, send_request)
+        return await self._coordinators.request(f"offsets of group {self._group_id!r}", self._group_id, send_request)
+
+    async def _fetch(
+        self, wanted: list[TopicPartition], connection: Connection
+    ) -> dict[TopicPartition, CommittedOffset | KafkaError | None]:
+        topic_ids, version = self._ids_for(wanted, connection, ApiKey.OFFSET_FETCH)
+        request = offset_fetch_request(self._group_id, wanted, topic_ids, version=version, require_stable=True)
+        response = await connection.request(
+            request, OffsetFetchResponse, timeout_ms=self._request_timeout_ms, version=version
+        )
+        code, rows = fetched_offsets(response, topic_ids)
+        what = f"group {self._group_id!r}"
+        if code is not Code.NONE:
+            raise KafkaError(f"{what}: {code.meaning} ({code.name})", code=code)
+        found: dict[TopicPartition, CommittedOffset | KafkaError | None] = {}
+        for key in wanted:
+            row = rows.get(key)
+            if isinstance(row, Code):
+                found[key] = KafkaError(f"{what}: {key}: {row.meaning} ({row.name})", code=row).about(key)
+            else:
+                found[key] = row
+        return found
 
     def _ids_for(
         self, partitions: Iterable[TopicPartition], connection: Connection, api_key: ApiKey
@@ -145,6 +180,8 @@ class GroupOffsets:
             return CommitFailedError(f"{what}: {advice}", code=code).about(partition)
         if code in _MOVING or code in _OUT:
             return commit_failed(what, code).about(partition)
+        if code in _UNKNOWN and partition.topic not in self._cluster.metadata.topics:
+            return UnknownTopicError(f"{what}: there is no such topic any more").about(partition)
         return KafkaError(what, code=code).about(partition)
 
 
@@ -156,7 +193,7 @@ class _TryAgainError(KafkaError):
         return True
 
 
-def is_final(error: TidelogError) -> bool:
+def _is_final(error: TidelogError) -> bool:
     """Whether trying again cannot help."""
     return not (isinstance(error, KafkaError) and error.retriable)
 

@@ -13,7 +13,8 @@ from tidelog.base.ids import PartitionIndex, TopicId, TopicPartition
 from tidelog.client.core.assignors import rows_of
 from tidelog.client.core.classic_membership import ClassicMembership
 from tidelog.client.core.consumer_membership import ConsumerMembership
-from tidelog.client.core.membership import NO_EPOCH, KnownTopic, Membership, MembershipConfig, RebalanceKind
+from tidelog.client.core.membership import NO_EPOCH, KnownTopic, Membership, MembershipConfig
+from tidelog.client.core.values import RebalanceKind
 from tidelog.wire.compile import encode
 from tidelog.wire.messages.api_11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from tidelog.wire.messages.api_12_heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -261,7 +262,7 @@ def test_a_coordinator_that_is_not_ready_is_asked_again(make: Any, code: Code) -
 @pytest.mark.parametrize(
     "code", [Code.GROUP_AUTHORIZATION_FAILED, Code.FENCED_INSTANCE_ID, Code.GROUP_MAX_SIZE_REACHED]
 )
-def test_what_will_not_pass_is_told_until_the_caller_subscribes_anew(make: Any, code: Code) -> None:
+def test_what_will_not_pass_is_told_and_tried_again_when_the_caller_asks(make: Any, code: Code) -> None:
     member = make()
     asked = member.request(0)
     kind = JoinGroupResponse if isinstance(asked, JoinGroupRequest) else ConsumerGroupHeartbeatResponse
@@ -269,9 +270,11 @@ def test_what_will_not_pass_is_told_until_the_caller_subscribes_anew(make: Any, 
     assert member.error.code is code
     assert "group 'g'" in str(member.error)
     assert member.request(10_000) is None
-    member.subscribe(["t"])
+    told = member.take_error(10_000)
+    assert told is not None
     assert member.error is None
-    assert type(member.request(10_000)) is type(asked)
+    assert member.request(10_000) is None, "not at once"
+    assert type(member.request(10_000 + RETRY_MS)) is type(asked)
 
 
 def test_the_leader_joins_again_when_a_topic_grows_or_goes() -> None:
@@ -281,6 +284,37 @@ def test_the_leader_joins_again_when_a_topic_grows_or_goes() -> None:
         assert member.is_stable
         member.on_topics({"t": later})
         asks(member, JoinGroupRequest)
+
+
+def test_a_static_leader_that_keeps_an_assignment_looks_after_the_topics() -> None:
+    member = classic(replace(COOPERATIVE, instance_id="one"))
+    asked = asks(member, JoinGroupRequest)
+    mine = JoinGroupResponseMember(member_id="me", metadata=asked.protocols[0].metadata)
+    answer = JoinGroupResponse(
+        generation_id=4,
+        protocol_name="cooperative-sticky",
+        leader="me",
+        member_id="me",
+        members=[mine],
+        skip_assignment=True,
+    )
+    member.on_response(asked, answer, 0)
+    assert is_given(member, 0).assignments == []
+    is_told(member)
+    assert member.is_stable
+    member.on_topics({"t": KnownTopic(TOPIC_ID, 8)})
+    asks(member, JoinGroupRequest)
+
+
+def test_a_topic_that_grows_while_the_leader_waits_for_its_part_is_divided_again() -> None:
+    member = classic(COOPERATIVE)
+    joins(member, generation=1)
+    request = asks(member, SyncGroupRequest)
+    member.on_topics({"t": KnownTopic(TOPIC_ID, 8)})
+    value = encode(ConsumerProtocolAssignment(assigned_partitions=rows_of(partitions(0))), 1)
+    member.on_response(request, SyncGroupResponse(assignment=b"\x00\x01" + value), 0)
+    is_told(member)
+    asks(member, JoinGroupRequest)
 
 
 def test_a_change_of_topics_joins_again_even_in_the_middle_of_joining() -> None:

@@ -25,14 +25,8 @@ from tidelog.client.core.assignors import (
     rows_of,
     sticky_user_data,
 )
-from tidelog.client.core.membership import (
-    NO_EPOCH,
-    KnownTopic,
-    Membership,
-    MembershipConfig,
-    Rebalance,
-    RebalanceKind,
-)
+from tidelog.client.core.membership import NO_EPOCH, KnownTopic, Membership, MembershipConfig
+from tidelog.client.core.values import Rebalance, RebalanceKind
 from tidelog.wire.compile import encode
 from tidelog.wire.messages.api_11_join_group import (
     JoinGroupRequest,
@@ -86,8 +80,8 @@ class ClassicMembership(Membership):
     # What to do.
     @property
     def topics_to_divide(self) -> frozenset[str] | None:
-        """The topics of all members, whose partitions it is to divide; None if it is not."""
-        if self._state is not _State.JOINED or self._members is None or self._keeps_assignment:
+        """The topics of all members, whose partitions it is to divide, or to look after; None if it does not lead."""
+        if self._state is not _State.JOINED or self._members is None:
             return None
         return frozenset().union(*(one.topics for one in self._subscribers(self._members)))
 
@@ -140,10 +134,10 @@ class ClassicMembership(Membership):
 
     def _sync(self) -> SyncGroupRequest:
         assignments = []
-        if self._members is not None and not self._keeps_assignment:
-            subscribers = self._subscribers(self._members)
-            wanted = frozenset().union(*(one.topics for one in subscribers))
-            self._divided = {topic: self._known.get(topic) for topic in wanted}
+        subscribers = self._subscribers(self._members or ())
+        if self._members is not None:
+            self._divided = {topic: self._known.get(topic) for one in subscribers for topic in one.topics}
+        if self._divided is not None and not self._keeps_assignment:
             counts = {topic: known.partition_count for topic, known in self._divided.items() if known is not None}
             divided = ASSIGNORS[self._protocol_name].assign(subscribers, counts)
             for member_id, partitions in divided.items():
@@ -242,6 +236,7 @@ class ClassicMembership(Membership):
         self._last_owned = self._target
         if self._target == self.owned:
             self._target = None
+        self.on_topics(self._known)  # they may have changed since it divided them
 
     # How.
     @property

@@ -12,14 +12,8 @@ from uuid import UUID
 
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex, TopicId, TopicPartition
-from tidelog.client.core.membership import (
-    NO_EPOCH,
-    KnownTopic,
-    Membership,
-    MembershipConfig,
-    Rebalance,
-    RebalanceKind,
-)
+from tidelog.client.core.membership import NO_EPOCH, KnownTopic, Membership, MembershipConfig
+from tidelog.client.core.values import Rebalance, RebalanceKind
 from tidelog.wire.messages.api_68_consumer_group_heartbeat import (
     JOIN_MEMBER_EPOCH,
     LEAVE_MEMBER_EPOCH,
@@ -114,6 +108,7 @@ class ConsumerMembership(Membership):
             self._heartbeat_due_ms = now_ms + response.heartbeat_interval_ms
             if response.assignment is not None:
                 self._target = {TopicId(row.topic_id): row.partitions for row in response.assignment.topic_partitions}
+                self._says_owned = self._change() is None  # it has heard it, though that changes nothing
         elif code in _OUT or (code is Code.GROUP_ID_NOT_FOUND and self.epoch != NO_EPOCH):
             self._out()
         else:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from operator import length_hint
 from typing import Generic, TypeVar
 
-from tidelog.base.ids import Offset, TopicId, TopicPartition
+from tidelog.base.ids import Offset, TopicPartition
 from tidelog.client.core.positions import PositionStatus
 from tidelog.client.core.reader import PartitionReader
+from tidelog.client.core.subscription import Begins
 from tidelog.client.core.values import ConsumerRecord, ConsumerRecords, K, V
 
 T = TypeVar("T")
@@ -24,7 +25,7 @@ class Delivered(Generic[T]):
 
     __slots__ = ("_begins", "_result", "_unclaimed")
 
-    def __init__(self, result: T, begins: Mapping[TopicPartition, tuple[PositionStatus, TopicId | None]]) -> None:
+    def __init__(self, result: T, begins: Begins) -> None:
         self._result: T | None = result
         self._begins = begins
         self._unclaimed = [True]
@@ -41,9 +42,9 @@ class Delivered(Generic[T]):
         found = self._begins.get(partition) if self._unclaimed else None
         return None if found is None else found[0]
 
-    def done_places(self) -> dict[TopicPartition, PositionStatus]:
+    def done_places(self) -> Begins:
         """See `Handing.done_places`."""
-        return {key: place for key, (place, _) in self._begins.items()}
+        return self._begins
 
     @property
     def left_count(self) -> int:
@@ -99,14 +100,14 @@ class Handing(Generic[K, V]):
         """How many are left to be taken."""
         return len(self._records) if self._unclaimed else length_hint(self._iterator) if self.is_loop else 0
 
-    def done_places(self) -> dict[TopicPartition, PositionStatus]:
+    def done_places(self) -> Begins:
         """In each partition: behind what the caller took and came back from, as long as it has not come back for more.
 
         Of those taken one by one the last is being worked on; of those taken at once all are.
         """
         count = len(self._records)
         left = min(self.left_count + self._given_back + 1, count) if self.is_loop else count
-        return self._places(left)
+        return {key: (place, self._records.topic_ids[key]) for key, place in self._places(left).items()}
 
     def give_back(self, readers: Mapping[TopicPartition, PartitionReader]) -> bool:
         """What is left is delivered again, from behind the last record that was taken. Returns whether anything was."""

@@ -17,37 +17,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 
 from tidelog.base.errors import Code, KafkaError, TidelogError
 from tidelog.base.ids import TopicId, TopicPartition
-from tidelog.client.core.values import code_of
+from tidelog.client.core.values import Rebalance, RebalanceKind, code_of
 
 NO_EPOCH = -1
 """Of who is no member."""
 
 COORDINATOR_CODES = frozenset((Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR))
 """After one of these the coordinator is looked for anew."""
-
-
-class RebalanceKind(Enum):
-    REVOKED = "revoked"
-    ASSIGNED = "assigned"
-    LOST = "lost"
-
-
-@dataclass(frozen=True, slots=True)
-class Rebalance:
-    """What changes for the caller.
-
-    Attributes:
-        kind: REVOKED: the partitions are still its own until it agrees, and offsets can be committed. LOST: they are
-            another's already.
-        partitions: which come, or go.
-    """
-
-    kind: RebalanceKind
-    partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +98,13 @@ class Membership(ABC):
     # What the caller wants.
     def subscribe(self, topics: Iterable[str]) -> None:
         """Read these topics from now on."""
-        before, self._topics = self._topics, frozenset(topics)
         self._is_away = False
         self.error = None
+        self.change_topics(topics)
+
+    def change_topics(self, topics: Iterable[str]) -> None:
+        """Other topics match what the caller subscribes to."""
+        before, self._topics = self._topics, frozenset(topics)
         if self._topics != before:
             self._on_subscription()
 
@@ -152,6 +135,14 @@ class Membership(ABC):
     def come_back(self) -> None:
         """The caller asks for records again after it was away too long: it joins again, once it was told."""
         self._is_away = False
+
+    def take_error(self, now_ms: int) -> TidelogError | None:
+        """Why it cannot be a member. It tries again after a while: somebody may have allowed it by then."""
+        error, self.error = self.error, None
+        if error is not None:
+            self._failures += 1
+            self._not_before_ms = now_ms + self._retry_delay_ms(self._failures)
+        return error
 
     # What to do.
     def request(self, now_ms: int) -> object | None:
@@ -201,8 +192,8 @@ class Membership(ABC):
             self._not_before_ms = now_ms + self._retry_delay_ms(self._failures)
 
     def on_refused(self, error: TidelogError) -> None:
-        """It cannot be asked for what will not pass: the coordinator is too old, or the group may not be used."""
-        self._in_flight = None
+        """It cannot be a member: the coordinator is too old, or the group may not be used."""
+        self._out()
         self.error = error
 
     def on_topics(self, known: Mapping[str, KnownTopic | None]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidelog.base.errors import KafkaError, MalformedBatchError, RecordDeserializationError, TidelogError
-from tidelog.base.ids import BrokerId, Position, TopicPartition, uuid_text
+from tidelog.base.ids import BrokerId, Position, TopicId, TopicPartition, uuid_text
 from tidelog.client.core.fetch_messages import RequestsByPartition, partition_request
 from tidelog.client.core.fetched import FetchedRange
 from tidelog.client.core.metadata_cache import MetadataCache
@@ -24,6 +24,9 @@ from tidelog.client.core.values import (
     ResetPolicy,
 )
 from tidelog.records.batch import Record, read_records
+
+Begins = dict[TopicPartition, tuple[PositionStatus, TopicId | None]]
+"""Where readers stood, and of which topic they were."""
 
 
 @dataclass(slots=True)
@@ -183,10 +186,16 @@ class Subscription:
                 break
         return ConsumerRecords(taken, next_offsets, begins, {key: self.readers[key].topic_id for key in begins})
 
-    def take_batches(self, answers_max: int) -> list[FetchedBatches]:
-        """Deliver whole batches, of up to so many answers of brokers; each gives one value or more."""
+    def take_batches(self, answers_max: int, begins: Begins) -> list[FetchedBatches]:
+        """Deliver whole batches, of up to so many answers of brokers; each gives one value or more.
+
+        Args:
+            begins: is told where each reader stood before, unless it knows of an earlier place.
+        """
         taken: list[FetchedBatches] = []
         for reader in self._in_turn():
+            if answers_max > 0:
+                begins.setdefault(reader.topic_partition, (reader.place(), reader.topic_id))
             while reader.held and answers_max > 0:
                 taken += _take_batches(reader, reader.held[0])
                 answers_max -= 1

@@ -145,6 +145,26 @@ class CommittedOffset(NamedTuple):
     """A word of whoever committed."""
 
 
+class RebalanceKind(Enum):
+    REVOKED = "revoked"
+    ASSIGNED = "assigned"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """What changes for the caller.
+
+    Attributes:
+        kind: REVOKED: the partitions are still its own until it agrees, and offsets can be committed. LOST: they are
+            another's already.
+        partitions: which come, or go.
+    """
+
+    kind: RebalanceKind
+    partitions: frozenset[TopicPartition]
+
+
 class PartitionStatistics(NamedTuple):
     """How a consumer stands in one partition, as of the last answer to a fetch. None where nothing is known yet."""
 

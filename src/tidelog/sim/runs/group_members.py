@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 from tidelog.base.errors import Code, TidelogError, refusal
 from tidelog.base.ids import BrokerId, TopicPartition
 from tidelog.client.core.consumer_membership import ConsumerMembership
-from tidelog.client.core.membership import COORDINATOR_CODES, NO_EPOCH, KnownTopic, Membership, RebalanceKind
-from tidelog.client.core.values import code_of
+from tidelog.client.core.membership import COORDINATOR_CODES, NO_EPOCH, KnownTopic, Membership
+from tidelog.client.core.values import RebalanceKind, code_of
 from tidelog.sim.checkers.groups import FetchedOffset
 from tidelog.sim.runs.coordinator_requests import REQUEST_MS, CoordinatorRequests, check_code
 from tidelog.sim.runs.group_recorder import Asked, GroupRecorder
