@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from tidelog.base.errors import TidelogError
+from tidelog.base.ports import Network
 from tidelog.io.clock import SystemClock
 from tidelog.io.disk import RealDisk
 from tidelog.io.executor import ThreadExecutor
@@ -37,6 +38,7 @@ def run(
     log_level: str = "info",
     on_ready: Callable[[int, str], None],
     parent_fd: int | None = None,
+    network: Network | None = None,
 ) -> int:
     """Run a node until it is told to stop (SIGTERM, SIGINT, or the end of file of `parent_fd`).
 
@@ -45,6 +47,7 @@ def run(
         on_ready: called once when the node serves, with the clients' port, and with the HOST:PORT that clients are
             told.
         parent_fd: read end of a pipe whose other end the parent holds: its end of file means the parent is gone.
+        network: where it listens and connects; None for the system's.
 
     Returns:
         The exit status: 0 after a clean stop, 1 when the node had to give up.
@@ -61,11 +64,15 @@ def run(
     garbage = GarbageCollection()
     garbage.begin()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_run(config, garbage, on_ready, parent_fd))
+        return runner.run(_run(config, garbage, network or RealNetwork(), on_ready, parent_fd))
 
 
 async def _run(
-    config: NodeConfig, garbage: GarbageCollection, on_ready: Callable[[int, str], None], parent_fd: int | None
+    config: NodeConfig,
+    garbage: GarbageCollection,
+    network: Network,
+    on_ready: Callable[[int, str], None],
+    parent_fd: int | None,
 ) -> int:
     loop = asyncio.get_running_loop()
     stopped: asyncio.Future[str] = loop.create_future()
@@ -76,7 +83,7 @@ async def _run(
 
     executor = ThreadExecutor()
     disk = RealDisk()
-    node = Node(config, disk=disk, network=RealNetwork(), clock=SystemClock(), rng=SystemRng(), executor=executor)
+    node = Node(config, disk=disk, network=network, clock=SystemClock(), rng=SystemRng(), executor=executor)
     if node.metrics is not None:
         disk.on_synced = node.metrics.disk.on_synced
     starting: asyncio.Future[Any] = start_kept(node.start())
