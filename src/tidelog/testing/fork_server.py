@@ -1,0 +1,157 @@
+"""Starts nodes: the tests' side of the process that they are forked from. One serves all clusters of a process."""
+
+from __future__ import annotations
+
+import array
+import atexit
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+STOP_SECONDS_MAX = 10.0
+_ANSWER_BYTES_MAX = 4_096
+
+
+class NodeProcess:
+    """A node from its start to its end.
+
+    Attributes:
+        pid: its number at the system, which nobody else gets before `wait` has returned.
+    """
+
+    def __init__(self, server: ForkServer, pid: int, ready_fd: int) -> None:
+        self.pid = pid
+        self._server = server
+        self._ready_fd = ready_fd  # only the node has the other end, so it reaches its end with the node
+        self._said = b""
+        self._has_ended = False
+        self._status: int | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended yet."""
+        while not self._has_ended and self._listen(0.0):
+            pass
+        return not self._has_ended
+
+    def wait_until_serving(self, deadline: float) -> bool:
+        """Wait until it serves; False if it ended instead. Raises TimeoutError: neither by then (monotonic time)."""
+        while not self._has_ended and not self._said.endswith(b"\n"):
+            self._listen_until(deadline)
+        return not self._has_ended
+
+    def wait(self, deadline: float) -> int:
+        """Wait for its end; returns its exit status, negative for the signal that killed it. Raises TimeoutError."""
+        while not self._has_ended:
+            self._listen_until(deadline)
+        if self._status is None:
+            os.close(self._ready_fd)
+            self._status = self._server.status_of(self.pid)
+        return self._status
+
+    def signal(self, number: int) -> None:
+        """Send it a signal. Nothing happens if it has ended."""
+        if self._status is None:
+            os.kill(self.pid, number)
+
+    def _listen_until(self, deadline: float) -> None:
+        if not self._listen(max(0.0, deadline - time.monotonic())):
+            raise TimeoutError
+
+    def _listen(self, seconds: float) -> bool:
+        """Whether anything was heard, be it the end."""
+        poll = select.poll()
+        poll.register(self._ready_fd, select.POLLIN)
+        if not poll.poll(seconds * 1_000):
+            return False
+        piece = os.read(self._ready_fd, _ANSWER_BYTES_MAX)
+        self._said += piece
+        self._has_ended = not piece
+        return True
+
+
+class ForkServer:
+    """See the module. To be had from `fork_server`."""
+
+    def __init__(self) -> None:
+        self.owner_pid = os.getpid()
+        self._lock = threading.Lock()
+        self._channel, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tidelog.testing.forked_node", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                process_group=0,  # Ctrl-C in a terminal is for the tests alone
+            )
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def start(self, node: Mapping[str, Any], log_fd: int) -> NodeProcess:
+        """Fork a node. Does not wait until it serves.
+
+        Args:
+            node: the attributes of a `ForkedNode`.
+            log_fd: what it writes there is its log.
+        """
+        ready_fd, theirs = os.pipe()
+        try:
+            pid = self._ask(node, theirs, log_fd)["pid"]
+        except BaseException:
+            os.close(ready_fd)
+            raise
+        finally:
+            os.close(theirs)
+        return NodeProcess(self, pid, ready_fd)
+
+    def status_of(self, pid: int) -> int:
+        """Of a node that has ended, or is about to; to be asked once."""
+        return int(self._ask({"status_of": pid})["status"])
+
+    def close(self) -> None:
+        """Kill whatever runs."""
+        self._channel.close()
+        if self.owner_pid == os.getpid():
+            try:
+                self._process.wait(STOP_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def _ask(self, request: Mapping[str, Any], *descriptors: int) -> dict[str, Any]:
+        with self._lock:
+            line = json.dumps(request).encode() + b"\n"
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+            self._channel.sendmsg([line], rights)
+            answer = b""
+            while not answer.endswith(b"\n"):
+                piece = self._channel.recv(_ANSWER_BYTES_MAX)
+                if not piece:
+                    raise ConnectionError("the process that nodes are forked from has ended; its stderr says why")
+                answer += piece
+        found: dict[str, Any] = json.loads(answer)
+        return found
+
+
+_shared: ForkServer | None = None
+
+
+def fork_server() -> ForkServer:
+    """The one of this process, which ends with it; started if there is none."""
+    global _shared  # noqa: PLW0603
+    if _shared is not None and (_shared.owner_pid != os.getpid() or not _shared.is_running):
+        _shared.close()
+        _shared = None
+    if _shared is None:
+        _shared = ForkServer()
+        atexit.register(_shared.close)
+    return _shared
