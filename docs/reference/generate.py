@@ -20,7 +20,7 @@ from typing import Any
 import click
 
 import tidelog
-from tidelog import aio
+from tidelog import aio, testing
 from tidelog.base.errors import Code, TidelogError
 from tidelog.cli.app import root
 from tidelog.client.options import AdminConfig, ConsumerConfig, ProducerConfig
@@ -293,6 +293,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 """The names of the package by the section they stand in. Errors, which are the rest, have their own."""
 
+TESTING = ("Cluster", "Node", "LostRecords")
 OPTIONS = {"Producer": ProducerConfig, "Consumer": ConsumerConfig, "Admin": AdminConfig}
 SECTIONS = ("Args:", "Attributes:", "Returns:", "Raises:", "Yields:")
 WITHOUT_A_PAGE = {"__version__", "Code"}
@@ -331,6 +332,24 @@ def python_api() -> str:
     lines += ["## Errors", "", "[Error codes](error-codes.md) says what each `code` of a `KafkaError` means.", ""]
     rows = [error_row(name, getattr(tidelog, name)) for name in sorted(errors, key=depth_of)]
     lines += table(("error", "is a", "what it says", "carries"), rows)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def testing_api() -> str:
+    lines = [
+        NOTE,
+        "# `tidelog.testing`",
+        "",
+        "[Testing a pipeline](../testing.md) says how they are used, and lists the fixtures of the pytest plugin.",
+        "",
+        "`CLIENTS` stands for all clients where `Cluster.partition` takes nodes.",
+        "",
+    ]
+    for name in TESTING:
+        lines += class_lines(name, getattr(testing, name))
+    errors = [name for name in testing.__all__ if name not in (*TESTING, "CLIENTS")]
+    rows = [error_row(name, getattr(testing, name)) for name in errors]
+    lines += ["## Errors", "", *table(("error", "is a", "what it says", "carries"), rows)]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -376,7 +395,7 @@ def attributes_set(cls: type) -> set[str]:
 
 def class_lines(name: str, cls: type) -> list[str]:
     lines = [f"### {name}", ""]
-    if name in OPTIONS or name in ("Factory", "ConsistencyContextStore"):
+    if name in OPTIONS or name in ("Factory", "ConsistencyContextStore", "Cluster"):
         lines += ["```python", signature_text(name, cls), "```", ""]
     lines += [*doc_lines(cls), ""]
     if name in OPTIONS:
@@ -387,6 +406,9 @@ def class_lines(name: str, cls: type) -> list[str]:
         lines += [*described_table(("member", "value", "meaning"), rows), ""]
     elif rows := fields_of(cls):
         lines += [*described_table(("field", "type", "meaning"), rows), ""]
+    elif name in TESTING:
+        attributes = items_of(inspect.getdoc(cls) or "", "Attributes:")
+        lines += [*table(("attribute", "meaning"), [(f"`{one}`", what) for one, what in attributes]), ""]
     for method in methods_of(cls):
         lines += method_lines(cls, method)
     return lines
@@ -522,6 +544,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration,
     "error-codes.md": error_codes,
     "python.md": python_api,
+    "testing.md": testing_api,
 }
 """Each page of this directory, and what writes it."""
 
