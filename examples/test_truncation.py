@@ -16,25 +16,22 @@ class Billing:
 
     Attributes:
         charges: the offset of each order that was charged, and whom it was charged to.
+        consumer: raises an error where the log was truncated: it has no `auto_offset_reset`.
     """
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.charges: list[tuple[int, str]] = []
-        self._consumer = Consumer(bootstrap_servers, auto_offset_reset="none")  # a truncation is an error
-        self._consumer.assign([ORDERS])
-        self._consumer.seek_to_beginning()
+        self.consumer = Consumer(bootstrap_servers, auto_offset_reset="none")
+        self.consumer.assign([ORDERS])
+        self.consumer.seek_to_beginning()
 
     def run_once(self) -> None:
-        """Charge the orders that have come since."""
         try:
-            for order in self._consumer.poll(timeout_ms=1_000):
+            for order in self.consumer.poll(timeout_ms=1_000):
                 self.charges.append((order.offset, (order.value or b"").decode()))
         except LogTruncatedError as truncated:
             self.charges = [one for one in self.charges if one[0] < truncated.seek_to.offset]
-            self._consumer.seek(ORDERS, truncated.seek_to)
-
-    def close(self) -> None:
-        self._consumer.close()
+            self.consumer.seek(ORDERS, truncated.seek_to)
 
 
 def place(cluster: Cluster, *customers: str) -> None:
@@ -58,4 +55,4 @@ def test_who_was_charged_for_a_lost_order_gets_the_money_back(tidelog_cluster: C
         billing.run_once()
     assert (lost.start_offset, lost.end_offset) == (2, 3)
     assert billing.charges == [(0, "anna"), (1, "ben"), (2, "dora")]
-    billing.close()
+    billing.consumer.close()

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as in `tidelog`: pytest imports this package for every run of everybody who has it installed
 if TYPE_CHECKING:
-    from tidelog.testing.cluster import Cluster
+    from tidelog.testing.cluster import Cluster, ClusterFactory
     from tidelog.testing.errors import ClusterFailedError, ClusterUsageError
     from tidelog.testing.links import CLIENTS
     from tidelog.testing.node import Node
     from tidelog.testing.truncation import LostRecords
 
-__all__ = ["CLIENTS", "Cluster", "ClusterFailedError", "ClusterUsageError", "LostRecords", "Node"]
+__all__ = ["CLIENTS", "Cluster", "ClusterFactory", "ClusterFailedError", "ClusterUsageError", "LostRecords", "Node"]
 
 _HOMES = {
     "CLIENTS": "links",
     "Cluster": "cluster",
+    "ClusterFactory": "cluster",
     "LostRecords": "truncation",
     "Node": "node",
 }

@@ -8,9 +8,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import TopicPartition
@@ -153,11 +154,12 @@ class Cluster:
         if self._is_closed:
             return
         self._is_closed = True
-        for node in self.nodes.values():
-            node.close()
-        self._links.close()
-        if not self.keep_files:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        with ExitStack() as closing:
+            if not self.keep_files:
+                closing.callback(shutil.rmtree, self.directory, ignore_errors=True)
+            closing.callback(self._links.close)
+            for node in self.nodes.values():
+                closing.callback(node.close)
 
     def logs(self, *, characters_max: int = 1_500) -> str:
         """The end of what each node logged, for whoever has to find out what went wrong."""
@@ -413,6 +415,12 @@ class Cluster:
                 f"{node} has no disk {disk}: it has {_count(len(node.directories), 'disk')}; see Cluster(disks=...)"
             )
         return node.directories[disk - 1]
+
+
+class ClusterFactory(Protocol):
+    """Starts clusters: what the fixture `tidelog_cluster_factory` gives. See `Cluster` for the arguments."""
+
+    def __call__(self, nodes: int = 3, *, config: Mapping[str, str] | None = None, disks: int = 1) -> Cluster: ...
 
 
 def _checked(config: Mapping[str, str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ import atexit
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -82,6 +83,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         self.owner_pid = os.getpid()
+        self._is_broken = False
         self._lock = threading.Lock()
         self._channel, theirs = socket.socketpair()
         with theirs:
@@ -93,8 +95,9 @@ class ForkServer:
             )
 
     @property
-    def is_running(self) -> bool:
-        return self._process.poll() is None
+    def is_usable(self) -> bool:
+        """Whether nodes can be started: it runs, is this process's own, and nobody lost track of its answers."""
+        return not self._is_broken and self.owner_pid == os.getpid() and self._process.poll() is None
 
     def start(self, node: Mapping[str, Any], log_fd: int) -> NodeProcess:
         """Fork a node. Does not wait until it serves.
@@ -115,7 +118,10 @@ class ForkServer:
 
     def status_of(self, pid: int) -> int:
         """Of a node that has ended, or is about to; to be asked once."""
-        return int(self._ask({"status_of": pid})["status"])
+        try:
+            return int(self._ask({"status_of": pid})["status"])
+        except OSError:
+            return -signal.SIGKILL  # nodes are killed when this server ends
 
     def close(self) -> None:
         """Kill whatever runs."""
@@ -129,15 +135,22 @@ class ForkServer:
 
     def _ask(self, request: Mapping[str, Any], *descriptors: int) -> dict[str, Any]:
         with self._lock:
-            line = json.dumps(request).encode() + b"\n"
-            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
-            self._channel.sendmsg([line], rights)
-            answer = b""
-            while not answer.endswith(b"\n"):
-                piece = self._channel.recv(_ANSWER_BYTES_MAX)
-                if not piece:
-                    raise ConnectionError("the process that nodes are forked from has ended; its stderr says why")
-                answer += piece
+            if self._is_broken:
+                raise ConnectionError("the process that nodes are forked from was given up; make a new cluster")
+            try:
+                line = json.dumps(request).encode() + b"\n"
+                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+                self._channel.sendmsg([line], rights)
+                answer = b""
+                while not answer.endswith(b"\n"):
+                    piece = self._channel.recv(_ANSWER_BYTES_MAX)
+                    if not piece:
+                        raise ConnectionError("the process that nodes are forked from has ended; its stderr says why")
+                    answer += piece
+            except BaseException:  # Ctrl-C too: an answer that nobody took would be taken for the next one's
+                self._is_broken = True
+                self._channel.close()
+                raise
         found: dict[str, Any] = json.loads(answer)
         return found
 
@@ -148,7 +161,7 @@ _shared: ForkServer | None = None
 def fork_server() -> ForkServer:
     """The one of this process, which ends with it; started if there is none."""
     global _shared  # noqa: PLW0603
-    if _shared is not None and (_shared.owner_pid != os.getpid() or not _shared.is_running):
+    if _shared is not None and not _shared.is_usable:
         _shared.close()
         _shared = None
     if _shared is None:

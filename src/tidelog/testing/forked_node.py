@@ -83,7 +83,9 @@ def main() -> None:
     running: set[int] = set()
     while True:
         request, descriptors, _, _ = socket.recv_fds(channel, REQUEST_BYTES_MAX, 2)
-        if not request:
+        while request and not request.endswith(b"\n"):
+            request += channel.recv(REQUEST_BYTES_MAX) or b"\n"
+        if not request.strip():
             break
         asked = json.loads(request)
         if "status_of" in asked:

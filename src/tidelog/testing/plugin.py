@@ -15,14 +15,7 @@ import pytest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    from tidelog.testing.cluster import Cluster
-
-    class ClusterFactory(Protocol):
-        """What the fixture `tidelog_cluster_factory` gives."""
-
-        def __call__(self, nodes: int = 3, *, config: Mapping[str, str] | None = None, disks: int = 1) -> Cluster: ...
+    from tidelog.testing.cluster import Cluster, ClusterFactory
 
 
 MARKER = "tidelog"
