@@ -20,6 +20,7 @@ from harness import LONG, NodeProcess, figure, median, new_node, receive_exactly
 
 ROUNDS = 15 if LONG else 7
 CONNECTIONS = 1_000
+TESTING_CLUSTERS = 3
 API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff".replace(" ", ""))
 
 
@@ -67,6 +68,25 @@ def time_server() -> list[float]:
     return times
 
 
+def time_testing(nodes: int) -> tuple[float, float]:
+    """Milliseconds until a cluster of `tidelog.testing` serves: the first of a process, and later ones."""
+    program = (
+        "import time; started = time.perf_counter()\n"
+        "from tidelog.testing import Cluster\n"
+        f"for _ in range({TESTING_CLUSTERS}):\n"
+        f"    with Cluster(nodes={nodes}):\n"
+        "        print((time.perf_counter() - started) * 1e3)\n"
+        "    started = time.perf_counter()\n"
+    )
+    firsts, laters = [], []
+    for _ in range(ROUNDS):
+        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        first, *later = map(float, ran.stdout.split())
+        firsts.append(first)
+        laters += later
+    return median(firsts), median(laters)
+
+
 def time_peer() -> tuple[list[float], int]:
     """Milliseconds to the peer's ready, and its resident bytes then."""
     times = []
@@ -97,6 +117,11 @@ def main() -> None:
     say(f"up: {up[0]:.0f} ms on an empty directory, then {', '.join(f'{ms:.0f}' for ms in up[1:])}")
     for name, times in (("tidelog up", up), ("tidelog server", server)):
         figure(f"start: {name} to ready", median(times), "ms", peer=peer, peer_value=median(peer_times), at_most=500)
+    for nodes, at_most in ((1, 1_000), (3, 1_500)):
+        first, later = time_testing(nodes)
+        name = f"start: tidelog.testing, {nodes} {'node' if nodes == 1 else 'nodes'}"
+        figure(f"{name}, first of a process", first, "ms", at_most=at_most)
+        figure(f"{name}, later", later, "ms", at_most=at_most)
     with new_node() as node:
         idle = resident_bytes(node.pid)
         streams = connect_many(node.port)

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -250,3 +251,22 @@ def test_what_leaves_the_block_says_where_the_logs_are() -> None:
         for path in sorted(cluster.directory.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
         cluster.directory.rmdir()
+
+
+def test_a_cluster_that_was_never_started(tmp_path: Path) -> None:
+    cluster = Cluster(nodes=2, directory=tmp_path / "cluster")
+    with pytest.raises(ClusterUsageError, match="no node of the cluster can answer"):
+        cluster.leader_of("orders")
+    with pytest.raises(ClusterUsageError, match="there is no node 3: this cluster's are 1 to 2"):
+        cluster.partition([3])
+    with pytest.raises(ClusterUsageError, match="node 1 is on both sides of the cut"):
+        cluster.partition([1], [1, CLIENTS])
+    with pytest.raises(ClusterUsageError, match="nothing to cut"):
+        cluster.partition([])
+    with pytest.raises(ClusterUsageError, match="must run, or it notices nothing"):
+        cluster.fail_disk(2)
+    with pytest.raises(ClusterUsageError, match="there is no node 0"):
+        cluster.fail_disk(CLIENTS)
+    cluster.close()
+    cluster.close()
+    assert (tmp_path / "cluster" / "node-2.properties").exists()

@@ -151,3 +151,12 @@ def test_a_killed_run_leaves_nothing_running_not_even_what_is_paused(tmp_path: P
         finally:
             os.kill(user.pid, signal.SIGKILL)
     wait_until(lambda: not Path(f"/proc/{node}").exists() and not Path(f"/proc/{server}").exists(), "all have ended")
+
+
+def test_the_plugin_loads_nothing_that_is_not_asked_for() -> None:
+    program = (
+        "import sys, pytest; before = set(sys.modules); import tidelog.testing.plugin; "
+        "print(*sorted(name for name in set(sys.modules) - before if name.partition('.')[0] != 'encodings'))"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["tidelog", "tidelog.testing", "tidelog.testing.plugin"]

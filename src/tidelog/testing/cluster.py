@@ -85,6 +85,7 @@ class Cluster:
             raise ClusterUsageError(f"nodes={nodes}: a cluster for tests has from 1 to {NODES_MAX} nodes")
         if disks < 1:
             raise ClusterUsageError(f"disks={disks}: a node needs a log directory at least")
+        settings = SETTINGS | (_checked(config) if config else {})
         self.keep_files = directory is not None
         self.directory = Path(tempfile.mkdtemp(prefix="tidelog-") if directory is None else directory).absolute()
         if directory is not None and self.directory.exists() and any(self.directory.iterdir()):
@@ -93,7 +94,6 @@ class Cluster:
         from tidelog.testing.watch import ClusterWatch
 
         try:
-            settings = SETTINGS | _checked(config or {})
             self._links = Links(self._made_directory() / "links", nodes, create=True)
             self.nodes = self._make_nodes(nodes, disks, settings, server)
         except BaseException:
@@ -106,9 +106,8 @@ class Cluster:
     def __enter__(self) -> Cluster:
         try:
             self.start()
-        except BaseException:
-            self.keep_files = True
-            self.close()
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
             raise
         return self
 

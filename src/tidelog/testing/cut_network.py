@@ -202,7 +202,7 @@ class HeldLink:
             self._receiver.on_bytes(unread_bytes)
         for held in incoming:
             rest = memoryview(held)
-            while rest:
+            while rest and not self._is_closed:
                 room = self._receiver.get_buffer(len(rest))
                 size_bytes = min(len(room), len(rest))
                 room[:size_bytes] = rest[:size_bytes]

@@ -1,16 +1,14 @@
-"""What `Cluster` refuses before it starts anything, and what loading it costs."""
+"""What `Cluster` refuses before it starts anything."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tidelog import ConfigError
-from tidelog.testing import CLIENTS, Cluster, ClusterUsageError
+from tidelog.testing import Cluster, ClusterUsageError
 
 
 @pytest.mark.parametrize(
@@ -44,31 +42,3 @@ def test_a_directory_that_is_somebody_elses(tmp_path: Path) -> None:
 def test_a_setting_that_is_wrong(tmp_path: Path, config: dict[str, str], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         Cluster(config=config, directory=tmp_path / "cluster")
-
-
-def test_a_cluster_that_was_never_started(tmp_path: Path) -> None:
-    cluster = Cluster(nodes=2, directory=tmp_path / "cluster")
-    with pytest.raises(ClusterUsageError, match="no node of the cluster can answer"):
-        cluster.leader_of("orders")
-    with pytest.raises(ClusterUsageError, match="there is no node 3: this cluster's are 1 to 2"):
-        cluster.partition([3])
-    with pytest.raises(ClusterUsageError, match="node 1 is on both sides of the cut"):
-        cluster.partition([1], [1, CLIENTS])
-    with pytest.raises(ClusterUsageError, match="nothing to cut"):
-        cluster.partition([])
-    with pytest.raises(ClusterUsageError, match="must run, or it notices nothing"):
-        cluster.fail_disk(2)
-    with pytest.raises(ClusterUsageError, match="there is no node 0"):
-        cluster.fail_disk(CLIENTS)
-    cluster.close()
-    cluster.close()
-    assert (tmp_path / "cluster" / "node-2.properties").exists()
-
-
-def test_the_plugin_loads_nothing_that_is_not_asked_for() -> None:
-    program = (
-        "import sys, pytest; before = set(sys.modules); import tidelog.testing.plugin; "
-        "print(*sorted(name for name in set(sys.modules) - before if name.partition('.')[0] != 'encodings'))"
-    )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["tidelog", "tidelog.testing", "tidelog.testing.plugin"]
