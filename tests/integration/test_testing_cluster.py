@@ -15,6 +15,7 @@ from support.fixtures.waiting import wait_until
 from support.nodes.cluster_files import records_of
 from tidelog import (
     Admin,
+    ConfigResource,
     Consumer,
     KafkaError,
     LogTruncatedError,
@@ -217,8 +218,12 @@ def test_what_a_cluster_of_one_node_does_and_refuses() -> None:
         cluster.create_topic("orders", config={"retention.ms": "-1"})
         produce(cluster, "orders", b"0")
         node.stop()
+        node.settings["log.retention.hours"] = "9"
         node.start()
         assert cluster.leader_of("orders") is node
+        with Admin(cluster.bootstrap_servers) as admin:
+            broker = ConfigResource("broker", "1")
+            assert admin.describe_configs([broker])[broker]["log.retention.hours"].value == "9"
         cluster.fail_disk(node)
         assert not node.is_running
         cluster.mend_disk(node)

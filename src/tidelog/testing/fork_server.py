@@ -156,15 +156,17 @@ class ForkServer:
 
 
 _shared: ForkServer | None = None
+_starting = threading.Lock()
 
 
 def fork_server() -> ForkServer:
     """The one of this process, which ends with it; started if there is none."""
     global _shared  # noqa: PLW0603
-    if _shared is not None and not _shared.is_usable:
-        _shared.close()
-        _shared = None
-    if _shared is None:
-        _shared = ForkServer()
-        atexit.register(_shared.close)
-    return _shared
+    with _starting:
+        if _shared is not None and not _shared.is_usable:
+            _shared.close()
+            _shared = None
+        if _shared is None:
+            _shared = ForkServer()
+            atexit.register(_shared.close)
+        return _shared
