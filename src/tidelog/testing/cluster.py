@@ -207,7 +207,6 @@ class Cluster:
             ClusterUsageError: there is no such partition.
             ClusterFailedError: nobody comes to lead it within a minute.
         """
-
         self._check_open()
 
         def leader() -> Node | None:
@@ -286,9 +285,9 @@ class Cluster:
             raise ClusterUsageError(f"fail_disk: {failing} must run, or it notices nothing: start or resume it first")
         if not directory.exists():
             raise ClusterUsageError(f"fail_disk: disk {disk} of {failing} failed before: mend_disk puts it back")
-        directory.rename(directory.with_name(directory.name + _TORN_AWAY))
         said = f"log directory {directory} failed"
         known = failing.log.count(said)
+        directory.rename(directory.with_name(directory.name + _TORN_AWAY))
         self._watch.wait(
             lambda: failing.log.count(said) > known or not failing.is_running,
             f"{failing} notices that disk {disk} failed",
