@@ -27,6 +27,7 @@ from tidelog.net.connection import Connection, ConnectionSettings
 from tidelog.net.pool import CONTROL_REQUESTS, ConnectionPool
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 PATIENCE_MS_MIN = 1_000
@@ -271,7 +272,7 @@ class Cluster:
             topics=None if requested is None else [MetadataRequestTopic(name=name) for name in requested],
             allow_auto_topic_creation=create,
         )
-        connection, response = await self._first_answer(request, informant)
+        connection, response = await self._first_answer(request, MetadataResponse, informant, min_version=4)
         self._last_requested = connection.address
         if response.error_code:
             raise refusal(code_of(response.error_code), f"{connection.address} refused Metadata")
@@ -291,21 +292,32 @@ class Cluster:
             listener(changes)
         return response
 
+    async def first_answer(self, request: object, response: type[R]) -> tuple[Connection, R]:
+        """Of the first broker that answers, for what any broker may be asked, and several without harm.
+
+        A broker that is cut off from the controller keeps who asks it waiting.
+
+        Raises:
+            TidelogError: what the last of them failed with.
+        """
+        self._check_open()
+        return await self._first_answer(request, response, await self._informant())
+
     async def _first_answer(
-        self, request: MetadataRequest, connection: Connection
-    ) -> tuple[Connection, MetadataResponse]:
+        self, request: object, response: type[R], connection: Connection, *, min_version: int = 0
+    ) -> tuple[Connection, R]:
         """Of the first that answers: this one, then one after the other, each beside those that have not answered yet.
 
         Raises:
             TidelogError: what the last of them failed with.
         """
-        requested: dict[asyncio.Future[MetadataResponse], Connection] = {}
+        requested: dict[asyncio.Future[R], Connection] = {}
         patience_ms = PATIENCE_MS_MIN
         try:
             while True:
                 if connection not in requested.values():
                     future = connection.send(
-                        request, MetadataResponse, timeout_ms=self._config.request_timeout_ms, min_version=4
+                        request, response, timeout_ms=self._config.request_timeout_ms, min_version=min_version
                     )
                     requested[future] = connection
                 done, _ = await asyncio.wait(requested, timeout=patience_ms / 1000, return_when=asyncio.FIRST_COMPLETED)

@@ -373,10 +373,7 @@ class SenderTask:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=self._config.request_timeout_ms)
 
         async def send_request() -> InitProducerIdResponse:
-            connection = await self._cluster.any_broker()
-            answer = await connection.request(
-                request, InitProducerIdResponse, timeout_ms=self._config.request_timeout_ms
-            )
+            connection, answer = await self._cluster.first_answer(request, InitProducerIdResponse)
             if answer.error_code:
                 raise refusal(code_of(answer.error_code), f"{connection.address} refused a producer id")
             return answer

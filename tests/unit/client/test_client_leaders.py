@@ -168,3 +168,18 @@ def test_what_a_silent_leader_was_sent_goes_to_the_next_in_its_order() -> None:
             assert (first.written, second.written) == ([0], [1, 2, 3])
 
     asyncio.run(main())
+
+
+def test_a_producer_takes_its_id_from_another_broker_if_one_that_is_cut_off_does_not_answer() -> None:
+    async def main() -> None:
+        brokers: list[Replica] = []
+        async with Replica(brokers) as first, Replica(brokers) as second:
+            brokers += [first, second]
+            second.on(ApiKey.INIT_PRODUCER_ID, lambda request, version: SILENT)  # it waits for the controller
+            hour = 3_600_000
+            async with aio.Producer(second.address, request_timeout_ms=hour, delivery_timeout_ms=2 * hour) as producer:
+                await (await producer.send("flights", b"hello", partition=0))
+            assert second.messages(ApiKey.INIT_PRODUCER_ID)
+            assert first.written == [0]
+
+    asyncio.run(main())
