@@ -13,12 +13,15 @@ if TYPE_CHECKING:
         LogTruncatedError,
         NetworkError,
         OffsetOutOfRangeError,
+        ProducerFencedError,
         RecordDeserializationError,
         RecordsLostError,
         TidelogError,
         TimedOutError,
         TopicAlreadyExistsError,
         TopicRecreatedError,
+        TransactionAbortableError,
+        TransactionAbortedError,
         UnknownTopicError,
         UnsupportedVersionError,
         WakeupError,
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from tidelog.client.consistency import ConsistencyContext, ConsistencyContextStore
     from tidelog.client.consumer import Consumer
     from tidelog.client.core.group_metadata import GroupMetadata
+    from tidelog.client.core.transaction import PreparedTransaction
     from tidelog.client.core.values import (
         CommittedOffset,
         ConsumerRecord,
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
     from tidelog.client.factory import Factory
     from tidelog.client.futures import BatchMetadata, Future
     from tidelog.client.producer import Producer
+    from tidelog.client.transaction import ResumedTransaction, Transaction
 
 __all__ = [
     "Admin",
@@ -73,16 +78,22 @@ __all__ = [
     "PartitionStatistics",
     "Position",
     "PositionReset",
+    "PreparedTransaction",
     "Producer",
+    "ProducerFencedError",
     "RecordDeserializationError",
     "RecordMetadata",
     "RecordsLostError",
     "ResetReason",
+    "ResumedTransaction",
     "TidelogError",
     "TimedOutError",
     "TopicAlreadyExistsError",
     "TopicPartition",
     "TopicRecreatedError",
+    "Transaction",
+    "TransactionAbortableError",
+    "TransactionAbortedError",
     "UnknownTopicError",
     "UnsupportedVersionError",
     "WakeupError",
@@ -109,10 +120,13 @@ _HOMES = {
     "PartitionStatistics": "client.core.values",
     "Position": "base.ids",
     "PositionReset": "client.core.values",
+    "PreparedTransaction": "client.core.transaction",
     "Producer": "client.producer",
     "RecordMetadata": "client.core.values",
     "ResetReason": "client.core.values",
+    "ResumedTransaction": "client.transaction",
     "TopicPartition": "base.ids",
+    "Transaction": "client.transaction",
     "__version__": "base.version",
 }
 

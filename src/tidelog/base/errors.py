@@ -499,6 +499,41 @@ class RecordDeserializationError(TidelogError):
         return Position(self.offset + 1, self.leader_epoch)
 
 
+class ProducerFencedError(KafkaError):
+    """Another producer took over the transactional id, or the coordinator aborted a transaction that was open too long.
+
+    This producer writes nothing any more: close it. A program that is still wanted makes a new producer, and goes on
+    from the last committed transaction. Kafka: `ProducerFencedException`.
+    """
+
+    code = Code.PRODUCER_FENCED
+
+    def __init__(self, transactional_id: str, *, producer_id: int, producer_epoch: int, what_of_it: str) -> None:
+        super().__init__(
+            f"transactional id {transactional_id!r}: producer {producer_id} is fenced at epoch {producer_epoch}: a"
+            " newer producer has taken the id over, or a transaction was open for longer than transaction_timeout_ms"
+            f" and was aborted; {what_of_it}. Close this producer; to go on, make a new one, and read on from"
+            " the last committed transaction"
+        )
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+
+
+class TransactionAbortableError(KafkaError):
+    """The transaction cannot be committed: something that belongs to it failed, as the `__cause__` says.
+
+    Abort it (`abort_transaction`; leaving a `with producer.transaction()` block does so), then do its work again.
+    Kafka: `TransactionAbortableException`.
+    """
+
+    code = Code.TRANSACTION_ABORTABLE
+
+
+class TransactionAbortedError(TidelogError):
+    """A record was not delivered, because its transaction was aborted first. Kafka: `TransactionAbortedException`."""
+
+
 class TimedOutError(TidelogError, TimeoutError):
     """Not done within the time that the caller gave. Says what was waited for, and the last reason for waiting."""
 

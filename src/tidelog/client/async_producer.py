@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Unpack
 
-from tidelog.base.errors import TidelogError, TimedOutError
+from tidelog.base.errors import ClientClosedError, ConfigError, TidelogError, TimedOutError
+from tidelog.base.ids import Position, TopicPartition
+from tidelog.client.async_transaction import AsyncResumedTransaction, AsyncTransaction
 from tidelog.client.cluster import Cluster, World, real_world
 from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.encoding import split_rows
+from tidelog.client.core.group_metadata import GroupMetadata
 from tidelog.client.core.route import Route
+from tidelog.client.core.transaction import PreparedTransaction
 from tidelog.client.core.values import RecordMetadata
 from tidelog.client.futures import ColumnsFuture, Future
 from tidelog.client.options import ProducerConfig, ProducerOptions, parse_options
@@ -23,7 +27,9 @@ from tidelog.client.producer_arguments import (
     Serializers,
     V,
     as_bytes,
+    as_group,
     as_headers,
+    as_positions,
     check_timestamp,
     rows_by_target,
     sender_settings,
@@ -32,6 +38,7 @@ from tidelog.client.producer_arguments import (
     with_timestamps,
 )
 from tidelog.client.sender_task import SenderTask
+from tidelog.client.transaction_task import TransactionTask
 from tidelog.net.address import parse_bootstrap
 from tidelog.records.columns import ColumnBuffers
 
@@ -81,8 +88,13 @@ class AsyncProducer(Generic[K, V]):
         world = world or real_world()
         cluster = Cluster(parse_bootstrap(bootstrap_servers), config, world, consistency=consistency)
         self._clock = world.clock
-        self._sender_task = SenderTask(config, sender_settings(config), cluster, world, call_soon or _call_soon)
-        self._appender = self._sender_task.appender
+        self._cluster = cluster
+        self._sender_task = sender = SenderTask(
+            config, sender_settings(config), cluster, world, call_soon or _call_soon
+        )
+        self._appender = sender.appender
+        self._transaction_task = None if sender.driver is None else TransactionTask(config, sender, sender.driver)
+        self._resumed: list[AsyncResumedTransaction] = []
 
     async def __aenter__(self) -> AsyncProducer[K, V]:
         return self
@@ -123,23 +135,31 @@ class AsyncProducer(Generic[K, V]):
         """
         sent: Any = value
         sent_key: Any = key
-        if self._serializers is not None:
-            sent_key, sent = serialized(self._serializers, key, value)
-        arguments = (
-            topic,
-            partition,
-            as_bytes(sent_key, "key"),
-            as_bytes(sent, "value"),
-            self._clock.wall_ms() if timestamp_ms is None else check_timestamp(timestamp_ms),
-            as_headers(headers) if headers else (),
-        )
-        while (future := self._appender.append(*arguments)) is None:
-            await self._sender_task.until_ready(topic)
+        try:
+            if self._serializers is not None:
+                sent_key, sent = serialized(self._serializers, key, value)
+            arguments = (
+                topic,
+                partition,
+                as_bytes(sent_key, "key"),
+                as_bytes(sent, "value"),
+                self._clock.wall_ms() if timestamp_ms is None else check_timestamp(timestamp_ms),
+                as_headers(headers) if headers else (),
+            )
+            while (future := self._appender.append(*arguments)) is None:
+                await self._sender_task.until_ready(topic)
+        except BaseException as error:
+            self._sender_task.on_send_raised(error)
+            raise
         return future
 
     async def send_columns(self, topic: str, columns: ColumnBuffers, *, partition: int | None = None) -> ColumnsFuture:
         """Take all rows of columns (`timestamp` may be missing: then it is now), as `send` does, but much faster."""
-        return await self._send_parts(topic, [(partition, columns)])
+        try:
+            return await self._send_parts(topic, [(partition, columns)])
+        except BaseException as error:
+            self._sender_task.on_send_raised(error)
+            raise
 
     async def send_arrow(
         self, topic: str, data: pa.RecordBatch | pa.Table, *, partition: int | None = None
@@ -147,7 +167,11 @@ class AsyncProducer(Generic[K, V]):
         """Take all rows of an Arrow table. See `tidelog.client.arrow.columns_from_arrow` for its columns."""
         from tidelog.client.arrow import columns_from_arrow
 
-        return await self._send_parts(topic, columns_from_arrow(data, partition))
+        try:
+            return await self._send_parts(topic, columns_from_arrow(data, partition))
+        except BaseException as error:
+            self._sender_task.on_send_raised(error)
+            raise
 
     async def _route(self, topic: str) -> Route:
         while (route := self._appender.route(topic)) is None:
@@ -166,6 +190,93 @@ class AsyncProducer(Generic[K, V]):
                     batches.append(batch)
         return ColumnsFuture(tuple(batches))
 
+    # Transactions.
+    async def init_transactions(self) -> None:
+        """Take the `transactional_id` over: what an earlier producer left open is aborted, and that one is fenced.
+
+        Call it before the program reads the positions that its predecessor committed. `transaction` calls it if nobody
+        has. A second call does nothing.
+
+        Raises:
+            TimedOutError: not within `default_api_timeout_ms`. It goes on: call again.
+            TidelogError: the producer will never have transactions; says why.
+        """
+        await self._transactions().init()
+
+    def transaction(self) -> AsyncTransaction[K, V]:
+        """A transaction, as a context: leaving it commits, an exception aborts. See `Transaction`."""
+        return AsyncTransaction(self, self._transactions())
+
+    async def begin_transaction(self) -> None:
+        """Open a transaction: what is sent from now on belongs to it."""
+        await self._transactions().begin()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, Position | int], group: GroupMetadata | str
+    ) -> None:
+        """Commit the positions of a group with the transaction, as `ConsumerRecords.next_offsets` returns them.
+
+        Args:
+            offsets: the next offset to read of each partition; with its leader epoch, as a `Position`, so that the
+                next reader notices a truncation.
+            group: the consumer's `group_metadata()`, or the name of a group whose partitions are assigned by hand.
+
+        Raises:
+            TransactionAbortableError: the group has moved on without the consumer, or the like; abort.
+            TimedOutError: not within `default_api_timeout_ms`; abort.
+        """
+        task = self._transactions()
+        try:
+            await task.send_offsets(as_positions(offsets), as_group(group))
+        except BaseException as error:
+            self._sender_task.on_send_raised(error)
+            raise
+
+    async def commit_transaction(self) -> None:
+        """Wait until all that was sent is delivered, then commit: all of it becomes visible, or nothing.
+
+        Raises:
+            TransactionAbortableError: something was not delivered. Nothing is committed: call `abort_transaction`.
+            ProducerFencedError: the transactional id has a newer producer, or the transaction was open for too long.
+            TimedOutError: the outcome is not known. Call again: it is the same commit, and is done once.
+        """
+        await self._transactions().commit()
+
+    async def abort_transaction(self) -> None:
+        """Give the transaction up: records that wait are not sent, and `read_committed` consumers see none of it.
+
+        Raises:
+            KafkaError: INVALID_TXN_STATE; its commit was asked for, and may have been done.
+            TimedOutError: not done yet; call again. The coordinator aborts it after `transaction_timeout_ms`.
+        """
+        await self._transactions().abort()
+
+    async def prepare_transaction(self) -> PreparedTransaction | None:
+        """Wait until all that was sent is delivered, and leave the end to whoever is given the result.
+
+        That one calls `resume_transaction`, of another producer, maybe elsewhere. Closing this one leaves the
+        transaction open; the coordinator aborts it after `transaction_timeout_ms`, or when another producer takes the
+        transactional id over. `commit_transaction` and `abort_transaction` still end it here.
+
+        Returns:
+            What `resume_transaction` takes; None if nothing was sent: then there is nothing to be ended.
+        """
+        return await self._transactions().prepare()
+
+    def resume_transaction(
+        self, transactional_id: str, producer_id: int, producer_epoch: int
+    ) -> AsyncResumedTransaction:
+        """End a transaction that another producer has prepared, as `PreparedTransaction` names it.
+
+        The producer that resumes needs no `transactional_id`, and its own transactions are not concerned. The one that
+        prepared it writes nothing more until it has called `init_transactions` anew, in a new producer.
+        """
+        prepared = PreparedTransaction(transactional_id, producer_id, producer_epoch)
+        resumed = AsyncResumedTransaction(self._config, self._cluster, prepared)
+        self._resumed.append(resumed)
+        return resumed
+
+    # Its end.
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until all that was taken is delivered or has failed.
 
@@ -185,14 +296,31 @@ class AsyncProducer(Generic[K, V]):
             raise TimedOutError(f"flush: not all was delivered within {timeout} s; it is still on its way") from None
 
     async def close(self, timeout: float | None = None) -> None:
-        """Flush, and disconnect in any case. Raises as `flush` does. A second call does nothing."""
+        """Flush, and disconnect in any case. Raises as `flush` does. A second call does nothing.
+
+        A transaction that is open is aborted.
+        """
         if self._is_closed:
             return
         self._is_closed = True
         try:
+            if self._transaction_task is not None:
+                await self._transaction_task.close(timeout)
             await self.flush(timeout)
         finally:
+            for resumed in self._resumed:
+                await resumed._close()
             await self._sender_task.close()
+
+    def _transactions(self) -> TransactionTask:
+        if self._is_closed:
+            raise ClientClosedError("the producer is closed")
+        if self._transaction_task is None:
+            raise ConfigError(
+                "this producer has no transactions: give it a transactional_id, one of its own that it keeps over"
+                " restarts, as in Producer(transactional_id='copier-1')"
+            )
+        return self._transaction_task
 
 
 def _call_soon(callback: Callable[[], None]) -> object:

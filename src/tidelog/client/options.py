@@ -59,6 +59,8 @@ class ProducerOptions(CommonOptions, total=False):
     buffer_memory: int
     max_block_ms: int
     delivery_timeout_ms: int
+    transactional_id: str | None
+    transaction_timeout_ms: int
     allow_auto_create_topics: bool
     on_records_lost: Callable[[RecordsLostError], None] | None
 
@@ -187,6 +189,12 @@ class ProducerConfig(CommonConfig):
     """How long `send` may wait for metadata or for room in the buffer."""
     delivery_timeout_ms: int = _within(120_000, 1)
     """How long after `send` a record may be delivered, retries included."""
+    transactional_id: str | None = None
+    """Whose transactions these are: each producer that runs has an id of its own, and keeps it over restarts. A new
+    producer fences the one before. None: no transactions."""
+    transaction_timeout_ms: int = _within(60_000, 1)
+    """How long a transaction may be open: then the coordinator aborts it and fences the producer. At most the brokers'
+    transaction.max.timeout.ms."""
     allow_auto_create_topics: bool = True
     """Whether asking for a topic may make the broker create it (if it is set to)."""
     on_records_lost: Callable[[RecordsLostError], None] | None = None
@@ -322,6 +330,8 @@ def _check(owner: str, name: str, value: object, annotation: str, limits: Mappin
         raise ConfigError(f"{owner}({name}={value!r}): True or False is expected")
     elif annotation == "bool | None" and not (value is None or isinstance(value, bool)):
         raise ConfigError(f"{owner}({name}={value!r}): True, False or None is expected")
+    elif annotation == "str | None" and not (value is None or (isinstance(value, str) and value)):
+        raise ConfigError(f"{owner}({name}={value!r}): text that is not empty, or None, is expected")
     elif annotation == "str" and not isinstance(value, str):
         raise ConfigError(f"{owner}({name}={value!r}): text is expected")
     elif "each" in limits:

@@ -6,14 +6,17 @@ import atexit
 import logging
 import os
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 from tidelog.base.errors import TidelogError
+from tidelog.base.ids import Position, TopicPartition
 from tidelog.client.async_producer import AsyncProducer
 from tidelog.client.cluster import World
 from tidelog.client.consistency import ConsistencyContextStore
+from tidelog.client.core.group_metadata import GroupMetadata
+from tidelog.client.core.transaction import PreparedTransaction
 from tidelog.client.core.values import RecordMetadata
 from tidelog.client.futures import ColumnsFuture, Future
 from tidelog.client.loop_thread import LoopThread
@@ -30,6 +33,7 @@ from tidelog.client.producer_arguments import (
     serialized,
     serializers_of,
 )
+from tidelog.client.transaction import ResumedTransaction, Transaction
 from tidelog.records.columns import ColumnBuffers
 
 if TYPE_CHECKING:
@@ -131,17 +135,21 @@ class Producer(Generic[K, V]):
         """
         sent: Any = value
         sent_key: Any = key
-        if self._serializers is not None:
-            sent_key, sent = serialized(self._serializers, key, value)
-        if sent.__class__ is not bytes:
-            sent = as_bytes(sent, "value")
-        if sent_key is not None and sent_key.__class__ is not bytes:
-            sent_key = as_bytes(sent_key, "key")
-        timestamp_ms = self._wall_ms() if timestamp_ms is None else check_timestamp(timestamp_ms)
-        pairs = as_headers(headers) if headers else ()
-        append = self._appender.append
-        while (future := append(topic, partition, sent_key, sent, timestamp_ms, pairs)) is None:
-            self._thread.run(self._sender_task.until_ready(topic))
+        try:
+            if self._serializers is not None:
+                sent_key, sent = serialized(self._serializers, key, value)
+            if sent.__class__ is not bytes:
+                sent = as_bytes(sent, "value")
+            if sent_key is not None and sent_key.__class__ is not bytes:
+                sent_key = as_bytes(sent_key, "key")
+            timestamp_ms = self._wall_ms() if timestamp_ms is None else check_timestamp(timestamp_ms)
+            pairs = as_headers(headers) if headers else ()
+            append = self._appender.append
+            while (future := append(topic, partition, sent_key, sent, timestamp_ms, pairs)) is None:
+                self._thread.run(self._sender_task.until_ready(topic))
+        except BaseException as error:
+            self._sender_task.on_send_raised(error)
+            raise
         return future
 
     def send_columns(self, topic: str, columns: ColumnBuffers, *, partition: int | None = None) -> ColumnsFuture:
@@ -152,6 +160,85 @@ class Producer(Generic[K, V]):
         """Take all rows of an Arrow table. See `tidelog.client.arrow.columns_from_arrow` for its columns."""
         return self._thread.run(self._async.send_arrow(topic, data, partition=partition))
 
+    # Transactions.
+    def init_transactions(self) -> None:
+        """Take the `transactional_id` over: what an earlier producer left open is aborted, and that one is fenced.
+
+        Call it before the program reads the positions that its predecessor committed. `transaction` calls it if nobody
+        has. A second call does nothing.
+
+        Raises:
+            TimedOutError: not within `default_api_timeout_ms`. It goes on: call again.
+            TidelogError: the producer will never have transactions; says why.
+        """
+        self._thread.run(self._async.init_transactions())
+
+    def transaction(self) -> Transaction[K, V]:
+        """A transaction, as a context: leaving it commits, an exception aborts. See `Transaction`."""
+        return Transaction(self, self._thread, self._async.transaction())
+
+    def begin_transaction(self) -> None:
+        """Open a transaction: what is sent from now on belongs to it."""
+        self._thread.run(self._async.begin_transaction())
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, Position | int], group: GroupMetadata | str
+    ) -> None:
+        """Commit the positions of a group with the transaction, as `ConsumerRecords.next_offsets` returns them.
+
+        Args:
+            offsets: the next offset to read of each partition; with its leader epoch, as a `Position`, so that the
+                next reader notices a truncation.
+            group: the consumer's `group_metadata()`, or the name of a group whose partitions are assigned by hand.
+
+        Raises:
+            TransactionAbortableError: the group has moved on without the consumer, or the like; abort.
+            TimedOutError: not within `default_api_timeout_ms`; abort.
+        """
+        self._thread.run(self._async.send_offsets_to_transaction(offsets, group))
+
+    def commit_transaction(self) -> None:
+        """Wait until all that was sent is delivered, then commit: all of it becomes visible, or nothing.
+
+        Raises:
+            TransactionAbortableError: something was not delivered. Nothing is committed: call `abort_transaction`.
+            ProducerFencedError: the transactional id has a newer producer, or the transaction was open for too long.
+            TimedOutError: the outcome is not known. Call again: it is the same commit, and is done once.
+        """
+        self._thread.run(self._async.commit_transaction())
+
+    def abort_transaction(self) -> None:
+        """Give the transaction up: records that wait are not sent, and `read_committed` consumers see none of it.
+
+        Raises:
+            KafkaError: INVALID_TXN_STATE; its commit was asked for, and may have been done.
+            TimedOutError: not done yet; call again. The coordinator aborts it after `transaction_timeout_ms`.
+        """
+        self._thread.run(self._async.abort_transaction())
+
+    def prepare_transaction(self) -> PreparedTransaction | None:
+        """Wait until all that was sent is delivered, and leave the end to whoever is given the result.
+
+        That one calls `resume_transaction`, of another producer, maybe elsewhere. Closing this one leaves the
+        transaction open; the coordinator aborts it after `transaction_timeout_ms`, or when another producer takes the
+        transactional id over. `commit_transaction` and `abort_transaction` still end it here.
+
+        Returns:
+            What `resume_transaction` takes; None if nothing was sent: then there is nothing to be ended.
+        """
+        return self._thread.run(self._async.prepare_transaction())
+
+    def resume_transaction(self, transactional_id: str, producer_id: int, producer_epoch: int) -> ResumedTransaction:
+        """End a transaction that another producer has prepared, as `PreparedTransaction` names it.
+
+        The producer that resumes needs no `transactional_id`, and its own transactions are not concerned. The one that
+        prepared it writes nothing more until it has called `init_transactions` anew, in a new producer.
+        """
+        return ResumedTransaction(
+            self._thread, self._async.resume_transaction(transactional_id, producer_id, producer_epoch)
+        )
+
+    # Its end.
     def flush(self, timeout: float | None = None) -> None:
         """Wait until all that was taken is delivered or has failed.
 
@@ -165,7 +252,10 @@ class Producer(Generic[K, V]):
         self._thread.run(self._async.flush(timeout))
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush, and disconnect in any case. Raises as `flush` does. A second call does nothing."""
+        """Flush, and disconnect in any case. Raises as `flush` does. A second call does nothing.
+
+        A transaction that is open is aborted.
+        """
         if self._is_closed:
             return
         self._is_closed = True

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.base.errors import ConfigError
+from tidelog.base.ids import Position, TopicPartition
 from tidelog.base.ports import Buffer
 from tidelog.client.core.accumulator import RecordHeaders
+from tidelog.client.core.group_metadata import GroupMetadata
 from tidelog.client.core.route import Route
 from tidelog.client.core.sender import SenderSettings
 from tidelog.client.core.sequences import REMEMBERED_BATCHES
@@ -38,6 +40,11 @@ def sender_settings(config: ProducerConfig) -> SenderSettings:
     """
     acks = -1 if config.acks == "all" else int(config.acks)
     idempotent = acks == -1 if config.enable_idempotence is None else config.enable_idempotence
+    if config.transactional_id is not None and not idempotent:
+        raise ConfigError(
+            f"Producer(transactional_id={config.transactional_id!r}): transactions need acks='all' and idempotence:"
+            " leave acks and enable_idempotence as they are"
+        )
     if idempotent and acks != -1:
         raise ConfigError(f"Producer(acks={config.acks!r}): enable_idempotence=True needs acks='all'")
     if idempotent and config.max_in_flight_requests_per_connection > REMEMBERED_BATCHES:
@@ -98,6 +105,27 @@ def as_headers(headers: HeadersLike) -> RecordHeaders:
             raise TypeError(f"a header's name is str, not {type(name).__name__}")
         found.append((name, as_bytes(content, f"header {name!r}")))
     return tuple(found)
+
+
+def as_positions(offsets: Mapping[TopicPartition, Position | int]) -> dict[TopicPartition, Position]:
+    """Positions as they are, numbers as offsets of which no epoch is known. Raises ValueError for what is no offset."""
+    found = {}
+    for partition, given in offsets.items():
+        position = Position(given, None) if isinstance(given, int) else Position(*given)
+        if position.offset < 0:
+            raise ValueError(f"{partition}: offset {position.offset}: the next offset to read is expected, from 0")
+        found[TopicPartition(*partition)] = position
+    return found
+
+
+def as_group(group: GroupMetadata | str) -> GroupMetadata:
+    """What identifies a group without members, or a member of one. Raises TypeError or ValueError for what does not."""
+    metadata = GroupMetadata(group) if isinstance(group, str) else group
+    if not isinstance(metadata, GroupMetadata):
+        raise TypeError(f"a group is its id or `consumer.group_metadata()`, not {type(group).__name__}")
+    if not metadata.group_id:
+        raise ValueError("the group id is empty: offsets are committed for a group")
+    return metadata
 
 
 def check_timestamp(timestamp_ms: int) -> int:

@@ -21,6 +21,7 @@ from tidelog.client.core.accumulator import (
 from tidelog.client.core.metadata_cache import MetadataCache
 from tidelog.client.core.route import Route
 from tidelog.client.core.sender import Sender
+from tidelog.client.core.transaction import Call
 from tidelog.client.futures import Outcomes, RecordFuture
 from tidelog.client.options import ProducerConfig
 from tidelog.records.columns import EncodedRecords
@@ -65,6 +66,7 @@ class RecordAppender:
         self._clock = world.clock
         self._rng = world.rng
         self._wake = wake
+        self._transactions = sender.transactions
         self._routes: dict[str, Route] = {}
         self.lock = threading.Lock()
         self.outcomes = Outcomes()
@@ -161,6 +163,8 @@ class RecordAppender:
             raise ClientClosedError("the producer is closed")
         if self._sender.fatal is not None:
             raise self._sender.fatal.with_traceback(None)
+        if self._transactions is not None:
+            self._transactions.check(Call.SEND)
 
     def on_room(self) -> None:
         """Memory was given back. Called under the lock."""

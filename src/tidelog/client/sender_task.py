@@ -15,6 +15,7 @@ from tidelog.base.errors import (
     RecordsLostError,
     TidelogError,
     TimedOutError,
+    TransactionAbortedError,
     refusal,
 )
 from tidelog.base.ids import BrokerId, TopicId, TopicPartition
@@ -22,16 +23,18 @@ from tidelog.client.cluster import PATIENCE_MS_MIN, Cluster, World, is_retriable
 from tidelog.client.core.accumulator import Accumulator, PendingBatch
 from tidelog.client.core.metadata_cache import MetadataChanges
 from tidelog.client.core.produce_messages import (
-    LAST_VERSION_WITH_NAMES,
     LEFT_OUT,
     produce_request,
+    produce_versions,
     read_answers,
     unencodable,
 )
 from tidelog.client.core.sender import ProduceSend, Sender, SenderSettings
+from tidelog.client.core.transaction import ProducerTransactions, ProducerTransactionState
 from tidelog.client.core.values import code_of
 from tidelog.client.options import ProducerConfig
 from tidelog.client.record_appender import RecordAppender
+from tidelog.client.transaction_driver import TransactionDriver
 from tidelog.net.connection import Connection
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_00_produce import ProduceResponse
@@ -57,6 +60,8 @@ class SenderTask:
 
     Attributes:
         appender: where records come in.
+        transactions: of the producer; None if it has none.
+        driver: asks their coordinators.
     """
 
     def __init__(
@@ -75,7 +80,11 @@ class SenderTask:
         self._accumulator = Accumulator(
             batch_size_bytes=config.batch_size, buffer_size_bytes=config.buffer_memory, linger_ms=config.linger_ms
         )
-        self._sender = Sender(self._accumulator, cluster.metadata, settings, cluster.backoff.delay_ms)
+        transactional_id = config.transactional_id
+        self.transactions = None if transactional_id is None else ProducerTransactions(transactional_id)
+        self._sender = Sender(
+            self._accumulator, cluster.metadata, settings, cluster.backoff.delay_ms, self.transactions
+        )
         self.appender = RecordAppender(
             config,
             self._accumulator,
@@ -84,7 +93,12 @@ class SenderTask:
             world=world,
             wake=partial(call_soon, self.pump),
         )
-        self._lock = self.appender.lock
+        self.lock = self._lock = self.appender.lock
+        self.driver = (
+            None
+            if self.transactions is None
+            else TransactionDriver(config, self.transactions, cluster, self._lock, self.on_transactions)
+        )
         self._acks_ms = int(config.request_timeout_ms * _BROKERS_SHARE_OF_TIME)
         self._is_fetching_id = False
         self._timer: asyncio.TimerHandle | None = None
@@ -159,6 +173,11 @@ class SenderTask:
         Raises:
             TidelogError: the first failure of a record whose future nobody asked, since the last flush.
         """
+        await self.drain()
+        self.raise_failures()
+
+    async def drain(self) -> None:
+        """As `flush`, whatever failed."""
         with self._lock:
             end = self._accumulator.next_number
         self.appender.flushing += 1
@@ -172,7 +191,6 @@ class SenderTask:
                 await self._progress.wait()
         finally:
             self.appender.flushing -= 1
-        self.raise_failures()
 
     def raise_failures(self) -> None:
         """Raise the first failure that nobody has seen, if there is one."""
@@ -203,7 +221,48 @@ class SenderTask:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self.driver is not None:
+            await self.driver.close()
         await self._cluster.close()
+
+    # Transactions.
+    def close_open(self) -> None:
+        """What was sent before is all that belongs to the transaction. Under the lock."""
+        self._sender.close_open()
+
+    def drop_waiting(self) -> None:
+        """The transaction is aborted: what is not under way is not sent. Under the lock."""
+        self._sender.drop_waiting(TransactionAbortedError("not delivered: its transaction was aborted first"))
+
+    def forget_failures(self) -> None:
+        """Whoever aborted the transaction knows that its records were not delivered."""
+        self._failed.clear()
+
+    def on_send_raised(self, error: BaseException) -> None:
+        """A `send` did not take its record. From any thread; a transaction that lacks it is not to be committed."""
+        if self.transactions is None:
+            return
+        if not isinstance(error, TidelogError):
+            wrapped = TidelogError(f"send raised {type(error).__name__}: {error}")
+            wrapped.__cause__ = error
+            error = wrapped
+        with self._lock:
+            if self.transactions.state is not ProducerTransactionState.IN_TRANSACTION:
+                return
+            self.transactions.on_send_failed(error, is_counted=False)
+            self.drop_waiting()
+        self._call_soon(self.pump)
+
+    def on_transactions(self) -> None:
+        """A coordinator has answered, or will not."""
+        transactions = self.transactions
+        assert transactions is not None
+        with self._lock:
+            if transactions.state is ProducerTransactionState.FATAL_ERROR and transactions.error is not None:
+                self._sender.fail_all(transactions.error)
+            elif transactions.state is ProducerTransactionState.ABORTABLE_ERROR:
+                self.drop_waiting()
+        self.pump()
 
     # Sending.
     def _is_ready(self, broker_id: BrokerId) -> bool:
@@ -235,9 +294,16 @@ class SenderTask:
             if connection is None:
                 raise NetworkError(f"the connection to broker {send.broker_id} was closed")
             metadata, compression = self._cluster.metadata, self._config.compression_type
-            request, names = produce_request(send.batches, metadata, self._settings.acks, self._acks_ms, compression)
-            highest = LAST_VERSION_WITH_NAMES if names is None else None
-            version = connection.versions.version(ApiKey.PRODUCE, max_version=highest)
+            request, names = produce_request(
+                send.batches,
+                metadata,
+                self._settings.acks,
+                self._acks_ms,
+                compression,
+                transactional_id=self._config.transactional_id,
+            )
+            lowest, highest = produce_versions(names, self.transactions)
+            version = connection.versions.version(ApiKey.PRODUCE, min_version=lowest, max_version=highest)
             if not self._settings.acks:
                 connection.send_unanswered(request, version=version)
                 self._start(self._leave(connection, send))
@@ -345,6 +411,8 @@ class SenderTask:
         for loss in losses:
             self._report_loss(loss)
         failed = [batch for batch in done if isinstance(batch.outcome, TidelogError)]
+        if self.transactions is not None:  # of what was aborted, the abort's reason is all there is to say
+            failed = [batch for batch in failed if not isinstance(batch.outcome, TransactionAbortedError)]
         if failed:
             self._failed += failed[: _FAILED_BATCHES_MAX - len(self._failed)]
             count = sum(batch.record_count for batch in failed)
@@ -357,6 +425,11 @@ class SenderTask:
         if topics and not self.appender.is_closed:
             self._cluster.want(topics)
             self._cluster.refresh_soon()
+        if self.driver is not None:
+            if done:
+                self.driver.tell()
+            if self.driver.machine.has_due and not self.appender.is_closed:
+                self.driver.wake()
         if wants_id:
             self._is_fetching_id = True
             self._start(self._fetch_producer_id())

@@ -271,4 +271,7 @@ async def _handshake(connection: Connection, timeout_ms: int) -> None:
     if answer.error_code:
         raise UnsupportedVersionError(f"{connection.address} refused ApiVersions with error {answer.error_code}")
     rows = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
-    connection.versions = PeerVersions(str(connection.address), rows)
+    features = {row.name: row.max_version_level for row in answer.finalized_features}
+    if answer.finalized_features_epoch < 0:
+        features.clear()  # a broker that does not know them yet says nothing by an empty list
+    connection.versions = PeerVersions(str(connection.address), rows, features)

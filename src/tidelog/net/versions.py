@@ -14,13 +14,17 @@ class PeerVersions:
     Args:
         peer: how to name it in errors.
         ranges: by API key, the lowest and highest version, both inclusive.
+        features: the levels that the cluster has finalized, by name (KIP-584).
     """
 
-    __slots__ = ("_chosen", "peer", "ranges")
+    __slots__ = ("_chosen", "features", "peer", "ranges")
 
-    def __init__(self, peer: str, ranges: Mapping[int, tuple[int, int]]) -> None:
+    def __init__(
+        self, peer: str, ranges: Mapping[int, tuple[int, int]], features: Mapping[str, int] | None = None
+    ) -> None:
         self.peer = peer
         self.ranges = dict(ranges)
+        self.features = dict(features or {})
         self._chosen: dict[int, int] = {}
 
     def serves(self, api_key: int, version: int) -> bool:

@@ -12,7 +12,7 @@ from tidelog.records.batch import seal_batch
 from tidelog.records.columns import ColumnBuffers, EncodedRecords, encode_columns
 
 
-def encode_batch(batch: PendingBatch, compression: str) -> bytes:
+def encode_batch(batch: PendingBatch, compression: str, transactional: bool = False) -> bytes:
     """The batch as it is sent, with the sequence that it has now; kept in `batch.encoded` for retries.
 
     Raises:
@@ -29,6 +29,7 @@ def encode_batch(batch: PendingBatch, compression: str) -> bytes:
             producer_id=batch.producer_id,
             producer_epoch=batch.producer_epoch,
             base_sequence=-1 if batch.sequence is None else batch.sequence,
+            transactional=transactional,
         )
     return batch.encoded
 

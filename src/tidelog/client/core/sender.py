@@ -17,11 +17,16 @@ from tidelog.base.errors import (
     RecordsLostError,
     TidelogError,
     TimedOutError,
+    TransactionAbortedError,
+    refusal,
 )
 from tidelog.base.ids import BrokerId, LeaderEpoch, TopicPartition
+from tidelog.base.invariant import invariant
 from tidelog.client.core import sequences
 from tidelog.client.core.accumulator import Accumulator, Delivered, Hole, PartitionQueue, PendingBatch
 from tidelog.client.core.metadata_cache import MetadataCache
+from tidelog.client.core.transaction import FATAL as FATAL_IN_TRANSACTIONS
+from tidelog.client.core.transaction import FENCED, ProducerTransactions
 
 STALE_LEADER = frozenset(
     {
@@ -90,6 +95,7 @@ class Sender:
         metadata: who leads what.
         settings: of the producer.
         retry_delay_ms: how long to wait after attempt n (from 1) of a batch; jitter included.
+        transactions: of the producer, if it is transactional: says which batches may go, and hears what failed.
     """
 
     def __init__(
@@ -98,8 +104,10 @@ class Sender:
         metadata: MetadataCache,
         settings: SenderSettings,
         retry_delay_ms: Callable[[int], int],
+        transactions: ProducerTransactions | None = None,
     ) -> None:
         self.accumulator = accumulator
+        self.transactions = transactions
         self.metadata = metadata
         self.settings = settings
         self.fatal: TidelogError | None = None
@@ -121,7 +129,7 @@ class Sender:
             ready: whether there is a connection to a broker; asking may make the shell open one.
         """
         sends: list[ProduceSend] = []
-        if self.fatal is not None:
+        if self.fatal is not None or (self.transactions is not None and not self.transactions.takes_batches):
             return sends
         queues = [queue for queue in self.accumulator.queues.values() if queue.open is not None or queue.waiting]
         for queue in queues:
@@ -199,6 +207,8 @@ class Sender:
             self.needs_metadata.add(batch.topic_partition.topic)
         if batch.sequence is not None and code in (Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.UNKNOWN_PRODUCER_ID):
             self._on_out_of_order(queue, batch, answer, error, now_ms)
+        elif self.transactions is not None and (code in FENCED or code in FATAL_IN_TRANSACTIONS):
+            self._end_transactions(queue, batch, error)
         elif code in FATAL:
             self._fail(queue, batch, error)
             self.fail_all(error)
@@ -232,13 +242,29 @@ class Sender:
             if topic in topics and topic_id is not None and topic_id != queue.topic_id:
                 if queue.topic_id is not None:
                     queue.last_acked_offset = None
-                    if self.settings.idempotent and queue.producer_id >= 0:
+                    if self.transactions is not None:
+                        self._on_recreated(queue, self.transactions)
+                    elif self.settings.idempotent and queue.producer_id >= 0:
                         queue.holes.append(Hole(self.accumulator.next_number, 0, may_be_written=True))
                 queue.topic_id = topic_id
+
+    def close_open(self) -> None:
+        """No open batch takes more records."""
+        for queue in self.accumulator.queues.values():
+            self.accumulator.close_batch(queue)
+
+    def drop_waiting(self, error: TidelogError) -> None:
+        """The transaction is not to be committed: all that is not in flight fails now, the rest as it comes back."""
+        self.close_open()
+        for queue in self.accumulator.queues.values():
+            while queue.waiting:
+                self._fail(queue, queue.waiting.popleft(), error)
 
     def fail_all(self, error: TidelogError) -> None:
         """This producer is done: all that is not in flight fails now, the rest as it comes back."""
         self.fatal = self.fatal or error
+        if self.transactions is not None:
+            self.transactions.fail(error)
         for queue in self.accumulator.queues.values():
             self.accumulator.close_batch(queue)
             while queue.waiting:
@@ -278,6 +304,8 @@ class Sender:
 
     def _can_count(self, queue: PartitionQueue) -> bool:
         """See to it that batches can be given sequences. False while that has to wait for a producer id."""
+        if self.transactions is not None:
+            return self._can_count_in_transaction(queue, self.transactions)
         if queue.producer_id >= 0 and not sequences.can_close_holes(queue):
             return True
         if queue.producer_id >= 0 and not sequences.needs_new_producer_id(queue):
@@ -287,6 +315,16 @@ class Sender:
             return False
         else:
             sequences.start_anew(queue, *self.producer_id)
+        return True
+
+    def _can_count_in_transaction(self, queue: PartitionQueue, transactions: ProducerTransactions) -> bool:
+        """As `_can_count`. All partitions count under the one id and epoch; a failure ends in the next epoch."""
+        producer = transactions.producer
+        if producer is None or not transactions.may_send(queue.topic_partition):
+            return False
+        if (queue.producer_id, queue.producer_epoch) != producer:
+            invariant(not queue.in_flight, "{}: in flight from an epoch that is over", queue.topic_partition)
+            sequences.start_anew(queue, *producer)
         return True
 
     def _leader(self, topic_partition: TopicPartition) -> tuple[BrokerId, LeaderEpoch | None] | None:
@@ -314,6 +352,8 @@ class Sender:
                 self._losses.append(
                     RecordsLostError(queue.topic_partition, first_offset=offset, last_offset=last, why=why)
                 )
+                if self.transactions is not None:
+                    self._on_failed_in_transaction(self._losses[-1], queue.topic_partition, is_counted=True)
             queue.last_acked_number = batch.number
             queue.last_acked_offset = offset + batch.record_count - 1
         self._finish(batch, Delivered(offset, answer.log_append_time, batch.sent_leader_epoch))
@@ -329,6 +369,9 @@ class Sender:
             last is None or (answer.log_start_offset is not None and answer.log_start_offset > last)
         ):
             # Retention removed all we wrote, and with it what the leader knew of us: that is no loss.
+            if self.transactions is not None:
+                self._fail(queue, batch, error)  # the next epoch counts from 0
+                return
             queue.holes.append(Hole(batch.number, batch.sequence or 0, may_be_written=True))
             batch.may_be_written = False
             self._retry(queue, batch, error, now_ms)
@@ -342,12 +385,16 @@ class Sender:
             )
             self._losses.append(loss)
             self._fail(queue, batch, loss)
-            self.fail_all(loss)
+            if self.transactions is None:
+                self.fail_all(loss)
 
     def _retry(self, queue: PartitionQueue, batch: PendingBatch, error: TidelogError, now_ms: int) -> None:
         batch.why = error
         if self.fatal is not None:
             self._fail(queue, batch, self.fatal)
+            return
+        if self.transactions is not None and not self.transactions.takes_batches:
+            self._fail(queue, batch, _aborted(queue.topic_partition))
             return
         batch.not_before_ms = now_ms + self._retry_delay_ms(batch.attempts)
         queue.put_back(batch)
@@ -374,8 +421,43 @@ class Sender:
     def _fail(self, queue: PartitionQueue, batch: PendingBatch, error: TidelogError) -> None:
         sequences.on_batch_failed(queue, batch)
         self._finish(batch, error)
+        if self.transactions is not None:
+            self._on_failed_in_transaction(error, batch.topic_partition, is_counted=batch.sequence is not None)
+
+    # In transactions.
+    def _on_failed_in_transaction(self, error: TidelogError, partition: TopicPartition, *, is_counted: bool) -> None:
+        assert self.transactions is not None
+        could_commit = self.transactions.takes_batches
+        self.transactions.on_send_failed(error, is_counted=is_counted)
+        if could_commit:
+            self.drop_waiting(_aborted(partition))
+
+    def _end_transactions(self, queue: PartitionQueue, batch: PendingBatch, error: KafkaError) -> None:
+        transactions = self.transactions
+        assert transactions is not None
+        if error.code in FENCED:
+            transactions.on_fenced()
+        else:
+            transactions.fail(error)
+        assert transactions.error is not None
+        self.fail_all(transactions.error)
+        self._fail(queue, batch, transactions.error)
+
+    def _on_recreated(self, queue: PartitionQueue, transactions: ProducerTransactions) -> None:
+        if queue.topic_partition in transactions.partitions and transactions.takes_batches:
+            topic = queue.topic_partition.topic
+            error = refusal(
+                Code.INCONSISTENT_TOPIC_ID, f"topic {topic!r} was recreated; what was written to it is gone"
+            )
+            self._on_failed_in_transaction(error, queue.topic_partition, is_counted=True)
+        elif not queue.in_flight:
+            queue.producer_id = -1  # its log knows of no producer
 
     def _finish(self, batch: PendingBatch, outcome: Delivered | TidelogError) -> None:
         batch.outcome = outcome
         self.accumulator.release(batch)
         self._done.append(batch)
+
+
+def _aborted(partition: TopicPartition) -> TransactionAbortedError:
+    return TransactionAbortedError(f"{partition}: not delivered: its transaction was aborted first").about(partition)

@@ -1,0 +1,259 @@
+"""The loop's side of a producer's transactions: asks the coordinators what is due, and brings the machine the answers.
+
+One request is under way at a time, and goes on whatever became of the call that caused it: a caller that runs out of
+time, or is cancelled, may call again, and waits for the same answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+from tidelog.base.errors import Code, KafkaError, NetworkError, TidelogError, TimedOutError, UnsupportedVersionError
+from tidelog.base.ids import BrokerId
+from tidelog.client.cluster import PATIENCE_MS_MIN, Cluster, is_retriable
+from tidelog.client.core.transaction import AddOffsetsDue, CommitOffsetsDue, Due, ProducerTransactions
+from tidelog.client.core.transaction_messages import TRANSACTION_VERSION, Question, question, verdict
+from tidelog.client.core.values import code_of
+from tidelog.client.options import ProducerConfig
+from tidelog.net.connection import Connection
+from tidelog.wire import ApiKey
+from tidelog.wire.messages.api_10_find_coordinator import (
+    KEY_TYPE_GROUP,
+    KEY_TYPE_TRANSACTION,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from tidelog.wire.schema import layout_of
+
+logger = logging.getLogger("tidelog.client")
+
+CONCURRENT_BACKOFF_MS = 20
+"""Before a request is repeated that found the transaction before it still being ended, which takes moments."""
+
+_FIRST_WITH_SEVERAL_KEYS = 4  # of FindCoordinator (KIP-699)
+_STILL_THE_COORDINATOR = frozenset({Code.CONCURRENT_TRANSACTIONS, Code.COORDINATOR_LOAD_IN_PROGRESS})
+
+
+class TransactionDriver:
+    """See the module. Belongs to the event loop that it runs on.
+
+    Args:
+        config: the producer's.
+        machine: of its transactions, touched under `lock` alone.
+        cluster: where the coordinators are; closed by its owner, after this.
+        lock: guards the machine.
+        on_answer: called after every answer, without the lock.
+
+    Attributes:
+        last_error: for which a request is being repeated; None if none is.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        machine: ProducerTransactions,
+        cluster: Cluster,
+        lock: Lock,
+        on_answer: Callable[[], None],
+    ) -> None:
+        self.machine = machine
+        self.last_error: TidelogError | None = None
+        self._config = config
+        self._cluster = cluster
+        self._lock = lock
+        self._on_answer = on_answer
+        self._coordinators: dict[tuple[int, str], BrokerId] = {}
+        self._changed = asyncio.Event()
+        self._awake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def wake(self) -> None:
+        """Something may be due."""
+        self._awake.set()
+        if (self._task is None or self._task.done()) and not self._is_closed:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task.add_done_callback(self._on_end)
+
+    async def until(self, is_done: Callable[[], bool], what: str, otherwise: Callable[[], str] = str) -> None:
+        """Return when the machine says so.
+
+        Args:
+            is_done: asked after every answer, under the lock; may raise.
+            what: named in errors.
+            otherwise: what the caller is told if the time runs out.
+
+        Raises:
+            TimedOutError: not within `default_api_timeout_ms`. What is under way goes on.
+        """
+        limit_ms = self._config.default_api_timeout_ms
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                while True:
+                    with self._lock:
+                        if is_done():
+                            return
+                    await self._changed.wait()
+        except TimeoutError as error:
+            if isinstance(error, TidelogError):
+                raise
+            last = self.last_error or self._cluster.last_error or "no answer came"
+            raise TimedOutError(
+                f"transactional id {self.machine.transactional_id!r}: {what}: not done within {limit_ms} ms"
+                f" (default_api_timeout_ms); last: {last}{otherwise()}"
+            ) from None
+
+    def tell(self) -> None:
+        """The machine has changed: those who wait look again."""
+        self._changed.set()
+        self._changed.clear()
+
+    async def close(self) -> None:
+        """Ask nothing more."""
+        self._is_closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # How.
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            self._awake.clear()
+            with self._lock:
+                due = self.machine.take_request()
+            if due is None:
+                self.tell()
+                if not self._awake.is_set():
+                    return
+                continue
+            code = await self._ask(due)
+            self._on_answer()
+            self.tell()
+            if code is None:
+                failures = 0
+                self.last_error = None
+                continue
+            failures += 1
+            delay_ms = self._cluster.backoff.delay_ms(failures)
+            if code is Code.CONCURRENT_TRANSACTIONS:
+                delay_ms = min(delay_ms, CONCURRENT_BACKOFF_MS)
+            await asyncio.sleep(delay_ms / 1000)
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        if self._task is task:
+            self._task = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("%s: a bug in Tidelog: transactions failed", self._config.client_id, exc_info=error)
+            with self._lock:
+                self.machine.fail(TidelogError(f"a bug in Tidelog's producer: {type(error).__name__}: {error}"))
+            self._on_answer()
+            self.tell()
+
+    async def _ask(self, due: Due) -> Code | None:
+        """Ask once. Returns why the same is to be asked again, or None if it is not."""
+        key = KEY_TYPE_TRANSACTION, self.machine.transactional_id
+        if isinstance(due, CommitOffsetsDue):
+            key = KEY_TYPE_GROUP, due.group.group_id
+        is_sent = False
+
+        def ask(connection: Connection) -> asyncio.Future[Any]:
+            nonlocal is_sent
+            with self._lock:
+                if key[0] == KEY_TYPE_TRANSACTION:
+                    self.machine.on_feature_level(connection.versions.features.get(TRANSACTION_VERSION, 0))
+                asked = question(self.machine, due, self._config.transaction_timeout_ms)
+            future = self._send(connection, asked)
+            is_sent = True
+            return future
+
+        try:
+            if isinstance(due, AddOffsetsDue):  # some brokers can add a group only once one was looked for
+                await self._coordinator(KEY_TYPE_GROUP, due.group_id)
+            found = verdict(await self._answer(key, ask))
+        except TidelogError as error:
+            return self._on_error(due, key, error, is_sent=is_sent)
+        with self._lock:
+            if found.code is Code.NONE:
+                self.machine.on_done(due, found.producer)
+                return None
+            is_repeated = self.machine.on_refused(due, found.code)
+        if found.code not in _STILL_THE_COORDINATOR:
+            self._coordinators.pop(key, None)
+        self.last_error = KafkaError(f"{found.code.meaning} ({found.code.name})", code=found.code)
+        return found.code if is_repeated else None
+
+    def _send(self, connection: Connection, asked: Question) -> asyncio.Future[Any]:
+        version = connection.versions.version(
+            layout_of(type(asked.request)).api_key, min_version=asked.min_version, max_version=asked.max_version
+        )
+        timeout_ms = self._config.request_timeout_ms
+        return connection.send(asked.request, asked.response, timeout_ms=timeout_ms, version=version)
+
+    async def _answer(self, key: tuple[int, str], ask: Callable[[Connection], asyncio.Future[Any]]) -> Any:
+        """Of the coordinator. If it is silent for a while, others are asked whether it still is the one."""
+        broker_id = await self._coordinator(*key)
+        connection = await self._cluster.broker(broker_id)
+        future = ask(connection)
+        try:
+            while not (await asyncio.wait({future}, timeout=PATIENCE_MS_MIN / 1000))[0]:
+                if await self._is_replaced(key, broker_id):
+                    raise NetworkError(f"broker {broker_id} has not answered, and another coordinates by now")
+            return future.result()
+        finally:
+            future.cancel()
+
+    async def _is_replaced(self, key: tuple[int, str], broker_id: BrokerId) -> bool:
+        try:
+            async with asyncio.timeout(PATIENCE_MS_MIN / 1000):
+                return await self._find(*key) != broker_id
+        except (TidelogError, TimeoutError):
+            return False
+
+    def _on_error(self, due: Due, key: tuple[int, str], error: TidelogError, *, is_sent: bool) -> Code | None:
+        self.last_error = error
+        self._coordinators.pop(key, None)
+        with self._lock:
+            if not is_retriable(error):
+                if isinstance(error, KafkaError) and not isinstance(error, UnsupportedVersionError):
+                    self.machine.on_refused(due, error.code, str(error))  # as one who may not use the group
+                else:
+                    self.machine.fail(error)
+                return None
+            if is_sent:
+                self.machine.on_lost(due)
+            else:
+                self.machine.on_refused(due, Code.NOT_COORDINATOR)
+        self._cluster.refresh_soon()
+        return Code.NETWORK_EXCEPTION
+
+    async def _coordinator(self, key_type: int, key: str) -> BrokerId:
+        broker_id = self._coordinators.get((key_type, key))
+        if broker_id is None:
+            broker_id = self._coordinators[key_type, key] = await self._find(key_type, key)
+        return broker_id
+
+    async def _find(self, key_type: int, key: str) -> BrokerId:
+        connection = await self._cluster.any_broker()
+        timeout_ms = self._config.request_timeout_ms
+        if connection.versions.version(ApiKey.FIND_COORDINATOR) >= _FIRST_WITH_SEVERAL_KEYS:
+            request = FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type)
+            answer = await connection.request(request, FindCoordinatorResponse, timeout_ms=timeout_ms)
+            (row,) = answer.coordinators
+            code, node_id, message = code_of(row.error_code), row.node_id, row.error_message
+        else:
+            request = FindCoordinatorRequest(key=key, key_type=key_type)
+            min_version = 0 if key_type == KEY_TYPE_GROUP else 1
+            answer = await connection.request(
+                request, FindCoordinatorResponse, timeout_ms=timeout_ms, min_version=min_version
+            )
+            code, node_id, message = code_of(answer.error_code), answer.node_id, answer.error_message
+        if code is not Code.NONE:
+            raise KafkaError(f"no coordinator of {key!r}: {message or code.meaning} ({code.name})", code=code)
+        if node_id not in self._cluster.metadata.brokers:
+            await self._cluster.fetch_metadata([])
+        return BrokerId(node_id)
