@@ -235,7 +235,7 @@ class SenderTask:
         self._sender.drop_waiting(TransactionAbortedError("not delivered: its transaction was aborted first"))
 
     def forget_failures(self) -> None:
-        """Whoever aborted the transaction knows that its records were not delivered."""
+        """Whoever waits for the end of the transaction was told of them."""
         self._failed.clear()
 
     def on_send_raised(self, error: BaseException) -> None:

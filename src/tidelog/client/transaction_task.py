@@ -90,6 +90,12 @@ class TransactionTask:
             return self._machine.hand_over()
 
     async def commit(self) -> None:
+        try:
+            await self._commit()
+        finally:
+            self._sender_task.forget_failures()  # one of them is what it raises
+
+    async def _commit(self) -> None:
         with self._lock:
             is_done = self._machine.commit()
             self._sender_task.close_open()
@@ -112,6 +118,12 @@ class TransactionTask:
         return _IN_DOUBT if self._machine.is_end_requested else _NOT_ASKED
 
     async def abort(self) -> None:
+        try:
+            await self._abort()
+        finally:
+            self._sender_task.forget_failures()  # whoever aborts knows that nothing was delivered
+
+    async def _abort(self) -> None:
         with self._lock:
             is_done = self._machine.abort()
             if not is_done:
@@ -124,7 +136,6 @@ class TransactionTask:
             await self._driver.until(self._is_aborted, Call.ABORT.value, lambda: _STILL_OPEN)
         with self._lock:
             self._machine.claim()
-        self._sender_task.forget_failures()
 
     def _is_aborted(self) -> bool:
         if self._machine.state is S.READY:
