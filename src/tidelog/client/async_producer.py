@@ -38,6 +38,7 @@ from tidelog.client.producer_arguments import (
     with_timestamps,
 )
 from tidelog.client.sender_task import SenderTask
+from tidelog.client.transaction_driver import TransactionDriver
 from tidelog.client.transaction_task import TransactionTask
 from tidelog.net.address import parse_bootstrap
 from tidelog.records.columns import ColumnBuffers
@@ -94,7 +95,7 @@ class AsyncProducer(Generic[K, V]):
         )
         self._appender = sender.appender
         self._transaction_task = None if sender.driver is None else TransactionTask(config, sender, sender.driver)
-        self._resumed: list[AsyncResumedTransaction] = []
+        self._resumed: set[TransactionDriver] = set()
 
     async def __aenter__(self) -> AsyncProducer[K, V]:
         return self
@@ -272,9 +273,7 @@ class AsyncProducer(Generic[K, V]):
         prepared it writes nothing more until it has called `init_transactions` anew, in a new producer.
         """
         prepared = PreparedTransaction(transactional_id, producer_id, producer_epoch)
-        resumed = AsyncResumedTransaction(self._config, self._cluster, prepared)
-        self._resumed.append(resumed)
-        return resumed
+        return AsyncResumedTransaction(self._config, self._cluster, self._resumed, prepared)
 
     # Its end.
     async def flush(self, timeout: float | None = None) -> None:
@@ -308,8 +307,8 @@ class AsyncProducer(Generic[K, V]):
                 await self._transaction_task.close(timeout)
             await self.flush(timeout)
         finally:
-            for resumed in self._resumed:
-                await resumed._close()
+            for driver in list(self._resumed):
+                await driver.close()
             await self._sender_task.close()
 
     def _transactions(self) -> TransactionTask:

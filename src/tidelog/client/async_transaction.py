@@ -99,10 +99,13 @@ class AsyncResumedTransaction:
     before, or timed out, or that its transactional id was taken over.
     """
 
-    def __init__(self, config: ProducerConfig, cluster: Cluster, prepared: PreparedTransaction) -> None:
+    def __init__(
+        self, config: ProducerConfig, cluster: Cluster, drivers: set[TransactionDriver], prepared: PreparedTransaction
+    ) -> None:
         self._machine = ProducerTransactions.resumed(prepared)
         self._lock = Lock()
-        self._driver = TransactionDriver(config, self._machine, cluster, self._lock, _do_nothing)
+        self._drivers = drivers  # of the producer, which closes them
+        self._driver = TransactionDriver(config, self._machine, cluster, self._lock, self._on_answer)
         self._is_committed: bool | None = None
 
     async def commit(self) -> None:
@@ -132,15 +135,13 @@ class AsyncResumedTransaction:
 
         with self._lock:
             ask()
+        self._drivers.add(self._driver)
         self._driver.wake()
         await self._driver.until(
             is_ended, call.value, lambda: ". It is asked on: call it again, and wait for the answer"
         )
         self._is_committed = commits
 
-    async def _close(self) -> None:
-        await self._driver.close()
-
-
-def _do_nothing() -> None:
-    """No records wait for what the coordinator says."""
+    def _on_answer(self) -> None:
+        if self._machine.state in (ProducerTransactionState.READY, ProducerTransactionState.FATAL_ERROR):
+            self._drivers.discard(self._driver)

@@ -407,6 +407,7 @@ class SenderTask:
             losses = self._sender.take_losses()
             topics, self._sender.needs_metadata = self._sender.needs_metadata, set()
             wants_id = self._sender.needs_producer_id and not self.appender.is_closed and not self._is_fetching_id
+            has_due = self.transactions is not None and self.transactions.has_due
             self.appender.on_room()
         for loss in losses:
             self._report_loss(loss)
@@ -426,9 +427,8 @@ class SenderTask:
             self._cluster.want(topics)
             self._cluster.refresh_soon()
         if self.driver is not None:
-            if done:
-                self.driver.tell()
-            if self.driver.machine.has_due and not self.appender.is_closed:
+            self.driver.tell()
+            if has_due and not self.appender.is_closed:
                 self.driver.wake()
         if wants_id:
             self._is_fetching_id = True

@@ -12,10 +12,24 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
-from tidelog.base.errors import Code, KafkaError, NetworkError, TidelogError, TimedOutError, UnsupportedVersionError
+from tidelog.base.errors import (
+    ClientClosedError,
+    Code,
+    KafkaError,
+    NetworkError,
+    TidelogError,
+    TimedOutError,
+    UnsupportedVersionError,
+)
 from tidelog.base.ids import BrokerId
 from tidelog.client.cluster import PATIENCE_MS_MIN, Cluster, is_retriable
-from tidelog.client.core.transaction import AddOffsetsDue, CommitOffsetsDue, Due, ProducerTransactions
+from tidelog.client.core.transaction import (
+    CONCURRENT_BACKOFF_MS,
+    AddOffsetsDue,
+    CommitOffsetsDue,
+    Due,
+    ProducerTransactions,
+)
 from tidelog.client.core.transaction_messages import TRANSACTION_VERSION, Question, question, verdict
 from tidelog.client.core.values import code_of
 from tidelog.client.options import ProducerConfig
@@ -30,9 +44,6 @@ from tidelog.wire.messages.api_10_find_coordinator import (
 from tidelog.wire.schema import layout_of
 
 logger = logging.getLogger("tidelog.client")
-
-CONCURRENT_BACKOFF_MS = 20
-"""Before a request is repeated that found the transaction before it still being ended, which takes moments."""
 
 _FIRST_WITH_SEVERAL_KEYS = 4  # of FindCoordinator (KIP-699)
 _STILL_THE_COORDINATOR = frozenset({Code.CONCURRENT_TRANSACTIONS, Code.COORDINATOR_LOAD_IN_PROGRESS})
@@ -113,8 +124,11 @@ class TransactionDriver:
         self._changed.clear()
 
     async def close(self) -> None:
-        """Ask nothing more."""
+        """Ask nothing more: whoever waits is told so."""
         self._is_closed = True
+        with self._lock:
+            self.machine.fail(ClientClosedError("the producer is closed"))
+        self.tell()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -6,11 +6,13 @@ import pytest
 
 from tidelog import (
     Admin,
+    ConfigResource,
     Consumer,
     KafkaError,
     Position,
     Producer,
     ProducerFencedError,
+    TimedOutError,
     TopicPartition,
     TransactionAbortableError,
     aio,
@@ -18,7 +20,14 @@ from tidelog import (
 from tidelog.client.options import Isolation
 from tidelog.records import read_records, split_batches
 
-__all__ = ["aborted_is_not_read", "another_takes_over", "offsets_and_output_together", "prepared_and_resumed"]
+__all__ = [
+    "aborted_is_not_read",
+    "another_takes_over",
+    "offsets_and_output_together",
+    "open_for_too_long",
+    "prepared_and_resumed",
+    "refused_and_gone_on",
+]
 
 WAIT_MS = 20_000
 
@@ -134,6 +143,44 @@ def another_takes_over(bootstrap: str, topic: str) -> None:
         with newer.transaction() as transaction:
             transaction.send(topic, b"newest", partition=0)
     assert values(bootstrap, topic, 2) == [b"newer", b"newest"]
+
+
+def refused_and_gone_on(bootstrap: str, topic: str) -> None:
+    """What a leader, or a group's coordinator, refuses aborts its transaction, and the next one counts from anew."""
+    with Admin(bootstrap) as admin:
+        admin.alter_configs({ConfigResource("topic", topic): {"max.message.bytes": "1000"}})
+    with Producer(bootstrap, transactional_id=topic, default_api_timeout_ms=4_000) as producer:
+        for number in range(2):
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(topic, b"taken", partition=0).result()
+            refused = producer.send(topic, b"x" * 2_000, partition=0)
+            with pytest.raises(TransactionAbortableError, match="MESSAGE_TOO_LARGE"):
+                producer.commit_transaction()
+            assert refused.exception(0) is not None
+            producer.abort_transaction()
+            with producer.transaction() as transaction:
+                transaction.send(topic, b"%d" % number, partition=0)
+        producer.begin_transaction()
+        with pytest.raises(TimedOutError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            producer.send_offsets_to_transaction({TopicPartition("nowhere", 0): 1}, topic)
+        producer.abort_transaction()
+        with producer.transaction() as transaction:
+            transaction.send(topic, b"2", partition=0)
+    assert values(bootstrap, topic, 3) == [b"0", b"1", b"2"]
+
+
+def open_for_too_long(bootstrap: str, topic: str) -> None:
+    """The coordinator aborts it, and fences its producer."""
+    with Producer(bootstrap, transactional_id=topic, transaction_timeout_ms=100) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"late", partition=0).result()
+        with Producer(bootstrap) as plain:
+            plain.send(topic, b"behind", partition=0).result()
+        assert values(bootstrap, topic, 1) == [b"behind"]
+        with pytest.raises(ProducerFencedError):
+            producer.commit_transaction()
 
 
 async def prepared_and_resumed(bootstrap: str, topic: str) -> None:

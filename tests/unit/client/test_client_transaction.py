@@ -307,6 +307,13 @@ ANSWERS: dict[Code, dict[str, str | ProducerTransactionState]] = {
     Code.INVALID_PRODUCER_EPOCH: dict.fromkeys(DUE, S.FATAL_ERROR),
     Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: dict.fromkeys(DUE, S.FATAL_ERROR),
     Code.INVALID_PRODUCER_ID_MAPPING: dict.fromkeys(DUE, S.FATAL_ERROR),
+    Code.INVALID_TXN_STATE: {
+        "add partitions": S.ABORTABLE_ERROR,
+        "add offsets": S.ABORTABLE_ERROR,
+        "commit offsets": S.ABORTABLE_ERROR,
+        "commit": S.FATAL_ERROR,
+        "abort": S.FATAL_ERROR,
+    },
     Code.UNKNOWN_SERVER_ERROR: {
         "init": S.FATAL_ERROR,
         "add partitions": S.ABORTABLE_ERROR,
@@ -348,7 +355,8 @@ def test_what_each_refusal_means(code: Code, name: str, expected: str | Producer
     assert machine.error is not None
     assert "id" in str(machine.error)
     assert machine.take_request() is None
-    if code in (Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH):
+    is_over = name == "commit" and code is Code.INVALID_TXN_STATE
+    if is_over or code in (Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH):
         assert isinstance(machine.error, ProducerFencedError)
 
 

@@ -19,7 +19,7 @@ from tidelog.net.connection import Connection, ConnectionSettings, open_connecti
 from tidelog.wire import ApiKey, ConsistencyState
 from tidelog.wire.messages.api_01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataResponse
-from tidelog.wire.messages.api_18_api_versions import ApiVersion, ApiVersionsResponse
+from tidelog.wire.messages.api_18_api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
 
 SETTINGS = ConnectionSettings(client_id="test", connect_timeout_ms=5_000)
 
@@ -53,6 +53,24 @@ def test_requests_are_answered_in_order_however_many_are_in_flight() -> None:
         assert [answer.cluster_id for answer in answers] == list("abcdefgh")
         assert broker.client_ids[-1] == "test"
         assert connection.in_flight == 0
+        connection.close()
+
+    run(work)
+
+
+@pytest.mark.parametrize(("epoch", "known"), [(7, {"transaction.version": 2}), (-1, {})])
+def test_the_handshake_learns_which_features_are_finalized_if_the_broker_knows(
+    epoch: int, known: dict[str, int]
+) -> None:
+    async def work(broker: ScriptedBroker) -> None:
+        answer = ApiVersionsResponse(
+            api_keys=[ApiVersion(ApiKey.API_VERSIONS, 0, 4)],
+            finalized_features_epoch=epoch,
+            finalized_features=[FinalizedFeatureKey("transaction.version", 2, 0)],
+        )
+        broker.on(ApiKey.API_VERSIONS, lambda request, version: answer)
+        connection = await connect(broker)
+        assert connection.versions.features == known
         connection.close()
 
     run(work)

@@ -25,8 +25,8 @@ from tidelog.base.invariant import invariant
 from tidelog.client.core import sequences
 from tidelog.client.core.accumulator import Accumulator, Delivered, Hole, PartitionQueue, PendingBatch
 from tidelog.client.core.metadata_cache import MetadataCache
+from tidelog.client.core.transaction import CONCURRENT_BACKOFF_MS, FENCED, ProducerTransactions
 from tidelog.client.core.transaction import FATAL as FATAL_IN_TRANSACTIONS
-from tidelog.client.core.transaction import FENCED, ProducerTransactions
 
 STALE_LEADER = frozenset(
     {
@@ -396,7 +396,10 @@ class Sender:
         if self.transactions is not None and not self.transactions.takes_batches:
             self._fail(queue, batch, _aborted(queue.topic_partition))
             return
-        batch.not_before_ms = now_ms + self._retry_delay_ms(batch.attempts)
+        delay_ms = self._retry_delay_ms(batch.attempts)
+        if isinstance(error, KafkaError) and error.code is Code.CONCURRENT_TRANSACTIONS:
+            delay_ms = min(delay_ms, CONCURRENT_BACKOFF_MS)
+        batch.not_before_ms = now_ms + delay_ms
         queue.put_back(batch)
         self._expire(queue, now_ms)
 
@@ -411,7 +414,10 @@ class Sender:
             self._fail(queue, batch, error.about(batch.topic_partition))
 
     def _why_unsent(self, batch: PendingBatch) -> str:
-        if self.settings.idempotent and self.producer_id is None:
+        if self.transactions is not None:
+            if batch.topic_partition not in self.transactions.partitions:
+                return "the coordinator has not added its partition to the transaction"
+        elif self.settings.idempotent and self.producer_id is None:
             return "no producer id could be had"
         if self.metadata.partition(batch.topic_partition) is None or self._leader(batch.topic_partition) is None:
             code = self.metadata.why_missing(batch.topic_partition)

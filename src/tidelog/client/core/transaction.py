@@ -40,6 +40,9 @@ from tidelog.base.errors import (
 from tidelog.base.ids import Position, TopicPartition
 from tidelog.client.core.group_metadata import GroupMetadata
 
+CONCURRENT_BACKOFF_MS = 20
+"""Before that is repeated which found the transaction before still being ended: it takes moments."""
+
 IMPLICIT_VERSION = 2
 """Of transactions: partitions join by being written to, and each end brings a new epoch."""
 
@@ -132,6 +135,7 @@ _REMEDIES: dict[Code, str] = {
     Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "have the principal allowed to write to the transactional id",
     Code.INVALID_PRODUCER_ID_MAPPING: "the id was unused for transactional.id.expiration.ms, or is another producer's:"
     " close this producer and make a new one",
+    Code.INVALID_TXN_STATE: "the transaction is not open any more",
     Code.INVALID_TRANSACTION_TIMEOUT: "lower transaction_timeout_ms, or raise the brokers' transaction.max.timeout.ms",
 }
 
@@ -460,6 +464,8 @@ class ProducerTransactions:
         if code in _REMEDIES:
             what = f"{what}: {_REMEDIES[code]}"
         error = refusal(code, f"transactional id {self.transactional_id!r}: {_name_of(due)}: {what}")
+        if due == EndDue(True) and (self._is_in_doubt or code is Code.UNKNOWN_SERVER_ERROR):
+            error.add_note("Whether the transaction is committed is not known.")
         if code in FATAL or isinstance(due, InitDue):
             self.fail(error)
         elif not isinstance(due, EndDue):
@@ -468,13 +474,11 @@ class ProducerTransactions:
         elif due.commits and code in ABORTABLE_ENDS:
             self.is_end_requested = False
             self.on_send_failed(error, is_counted=False)
-        elif not due.commits and code is Code.INVALID_TXN_STATE and not self._is_open:
-            self._on_ended(None)  # what may have begun it never arrived
+        elif due == EndDue(False) and code is Code.INVALID_TXN_STATE and self._may_be_unknown():
+            self._on_ended(None)
+        elif due.commits and code is Code.INVALID_TXN_STATE:
+            self.on_fenced()  # it is not open any more: its time was over, or somebody else ended it
         else:
-            if self._is_in_doubt:
-                error.add_note(
-                    "An earlier attempt was not answered: whether the transaction is committed is not known."
-                )
             self.fail(error)
         return False
 
@@ -509,6 +513,10 @@ class ProducerTransactions:
     # How.
     def _spoken_version(self) -> int:
         return IMPLICIT_VERSION if self._feature_level >= IMPLICIT_VERSION else 1
+
+    def _may_be_unknown(self) -> bool:
+        """Whether what may have begun the transaction may never have arrived. From version 2 on that is no refusal."""
+        return self.version < IMPLICIT_VERSION and not self._is_open
 
     def _give_up_pending(self) -> None:
         self._wanted.clear()
