@@ -273,6 +273,8 @@ class AsyncProducer(Generic[K, V]):
         prepared it writes nothing more until it has called `init_transactions` anew, in a new producer.
         """
         prepared = PreparedTransaction(transactional_id, producer_id, producer_epoch)
+        if self._is_closed:
+            raise ClientClosedError("the producer is closed")
         return AsyncResumedTransaction(self._config, self._cluster, self._resumed, prepared)
 
     # Its end.

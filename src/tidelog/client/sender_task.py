@@ -45,6 +45,8 @@ logger = logging.getLogger("tidelog.client")
 _PRODUCE_REQUESTS = "produce"
 """A broker answers the requests of a connection in turn, and may let both Produce and Metadata wait."""
 _BROKERS_SHARE_OF_TIME = 0.9  # the broker gives up waiting for replicas before we give up waiting for the broker
+_OF_NO_TRANSACTION = (Code.INVALID_TXN_STATE, Code.TRANSACTION_ABORTABLE)
+"""Codes that refuse a call because of the state that the transactions are in: no transaction lacks what it gave."""
 _FAILED_BATCHES_MAX = 1_000  # remembered until the next flush
 
 
@@ -242,6 +244,8 @@ class SenderTask:
         """A `send` did not take its record. From any thread; a transaction that lacks it is not to be committed."""
         if self.transactions is None:
             return
+        if isinstance(error, KafkaError) and error.code in _OF_NO_TRANSACTION:
+            return  # another thread may have begun the next one meanwhile
         if not isinstance(error, TidelogError):
             wrapped = TidelogError(f"send raised {type(error).__name__}: {error}")
             wrapped.__cause__ = error

@@ -495,6 +495,21 @@ def test_a_producer_that_is_used_wrongly_says_what_to_do() -> None:
     run(work)
 
 
+def test_a_send_that_came_too_early_is_no_failure_of_the_next_transaction() -> None:
+    async def work(cluster: TransactionalCluster) -> None:
+        async with aio.Producer(cluster.address, **FAST) as producer:
+            await producer.init_transactions()
+            with pytest.raises(KafkaError, match="no transaction is open") as raised:
+                await producer.send("t", b"0")
+            await producer.begin_transaction()
+            producer._sender_task.on_send_raised(raised.value)  # its thread says so only now
+            await producer.send("t", b"1")
+            await producer.commit_transaction()
+        assert cluster.told == ["init", "commit @0"]
+
+    run(work)
+
+
 def test_a_blocking_producer_aborts_on_ctrl_c() -> None:
     def interrupted(producer: Producer) -> None:
         with producer.transaction() as transaction:
