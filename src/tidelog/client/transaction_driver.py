@@ -233,7 +233,9 @@ class TransactionDriver:
         self._coordinators.pop(key, None)
         with self._lock:
             if not is_retriable(error):
-                if isinstance(error, KafkaError) and not isinstance(error, UnsupportedVersionError):
+                if isinstance(error, UnsupportedVersionError):
+                    self.machine.on_unsupported(due, error)
+                elif isinstance(error, KafkaError):
                     self.machine.on_refused(due, error.code, str(error))  # as one who may not use the group
                 else:
                     self.machine.fail(error)

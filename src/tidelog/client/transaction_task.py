@@ -24,6 +24,9 @@ _IN_DOUBT = (
     ". The coordinator was asked, and is asked on: whether the transaction is committed is not known yet. Call"
     " commit_transaction again, and wait for its answer"
 )
+_COMMITTED = (
+    ". The transaction is committed, and the producer waits for its next epoch. Call commit_transaction again, and wait"
+)
 _NOT_ASKED = ". Nothing is committed yet: call commit_transaction again, or abort_transaction"
 _STILL_OPEN = ". Call abort_transaction again; the coordinator aborts it after transaction_timeout_ms otherwise"
 
@@ -115,6 +118,8 @@ class TransactionTask:
         return False
 
     def _what_of_the_commit(self) -> str:
+        if self._machine.is_committed:
+            return _COMMITTED
         return _IN_DOUBT if self._machine.is_end_requested else _NOT_ASKED
 
     async def abort(self) -> None:

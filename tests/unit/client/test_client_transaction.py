@@ -414,6 +414,65 @@ def test_one_that_is_fenced_says_whether_it_knows_the_outcome(is_lost: bool, wha
     assert what in str(machine.error)
 
 
+@pytest.mark.parametrize("name", ["add partitions", "add offsets", "commit offsets", "commit"])
+def test_before_kip_890_a_request_that_may_come_late_is_fenced_by_the_next_epoch(name: str) -> None:
+    machine = begun(1)
+    if name == "add partitions":
+        machine.may_send(P1)
+    elif "offsets" in name:
+        machine.add_offsets(GROUP, OFFSETS)
+        if name == "commit offsets":
+            answered(machine)
+    else:
+        machine.commit()
+        machine.on_drained()
+    due = machine.take_request()
+    assert due is not None
+    machine.on_lost(due)
+    if name != "commit":
+        while machine.has_due:
+            answered(machine)
+        machine.commit()
+        machine.on_drained()
+    assert answered(machine) == EndDue(True)
+    assert machine.is_committed
+    assert machine.take_request() == InitDue(FIRST)
+    machine.on_refused(InitDue(FIRST), Code.NOT_COORDINATOR)
+    assert answered(machine, NEXT) == InitDue(FIRST)
+    assert (machine.state, machine.producer) == (S.READY, NEXT)
+
+
+def test_a_broker_that_knows_no_kip_360_ends_a_transaction_if_the_count_is_sure() -> None:
+    error = KafkaError("too old", code=Code.UNSUPPORTED_VERSION)
+    for is_counted in (False, True):
+        machine = begun(1)
+        machine.abort()
+        machine.on_send_failed(LOST, is_counted=is_counted)
+        machine.on_drained()
+        due = machine.take_request()
+        assert due is not None
+        machine.on_lost(due)
+        answered(machine)
+        due = machine.take_request()
+        assert due == InitDue(FIRST)
+        machine.on_unsupported(due, error)
+        assert machine.state is (S.FATAL_ERROR if is_counted else S.READY)
+
+
+def test_one_that_is_fenced_behind_its_commit_says_so() -> None:
+    machine = begun(1)
+    machine.commit()
+    machine.on_drained()
+    due = machine.take_request()
+    assert due is not None
+    machine.on_lost(due)
+    answered(machine)
+    due = machine.take_request()
+    assert due is not None
+    machine.on_refused(due, Code.PRODUCER_FENCED)
+    assert "its last transaction is committed" in str(machine.error)
+
+
 # A commit in two steps.
 
 

@@ -16,7 +16,7 @@ asks `may_send`, and says what failed. The two protocols:
 |---|---|---|
 | a partition joins by | AddPartitionsToTxn | Produce |
 | a group's offsets join by | AddOffsetsToTxn | TxnOffsetCommit |
-| the next epoch comes | from InitProducerId, after a failure (KIP-360) | with each answer to EndTxn |
+| the next epoch comes | from InitProducerId, after a failure or a lost answer (KIP-360) | with each answer to EndTxn |
 
 Kafka: `TransactionManager`.
 """
@@ -128,7 +128,14 @@ FATAL = frozenset(
 ABORTABLE_ENDS = frozenset({Code.TRANSACTION_ABORTABLE, Code.UNKNOWN_PRODUCER_ID})
 """Codes of EndTxn that refuse a commit for certain, and let an abort follow."""
 
-CERTAINLY_UNDONE = frozenset({Code.CONCURRENT_TRANSACTIONS, Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS})
+CERTAINLY_UNDONE = frozenset(
+    {
+        Code.CONCURRENT_TRANSACTIONS,
+        Code.NOT_COORDINATOR,
+        Code.COORDINATOR_LOAD_IN_PROGRESS,
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
 """Codes that pass, of requests that changed nothing. Behind the others the request may be done, even later."""
 
 _REMEDIES: dict[Code, str] = {
@@ -234,7 +241,8 @@ class ProducerTransactions:
         self._is_drained = False
         self._is_ended = False
         self._is_in_doubt = False  # an EndTxn may have been carried out though it was not answered
-        self._needs_epoch = False
+        self._has_lost_count = False  # leaders may expect other sequences
+        self._may_come_late = False  # a request of the transaction, though another like it was answered
         self._unclaimed: bool | None = None  # the end (commits?) whose caller has not seen it
 
     @classmethod
@@ -351,6 +359,11 @@ class ProducerTransactions:
         """The caller of `commit` or `abort` has seen the end."""
         self._unclaimed = None
 
+    @property
+    def is_committed(self) -> bool:
+        """Whether the commit that is under way is done, but for the producer's next epoch."""
+        return self.state is S.COMMITTING and self._is_ended
+
     # What the sender asks and says.
     @property
     def takes_batches(self) -> bool:
@@ -374,7 +387,7 @@ class ProducerTransactions:
         Args:
             is_counted: a batch with a sequence failed, so the leaders may count otherwise from now on.
         """
-        self._needs_epoch = self._needs_epoch or is_counted
+        self._has_lost_count = self._has_lost_count or is_counted
         if self.state in (S.IN_TRANSACTION, S.PREPARED, S.COMMITTING):
             self.state = S.ABORTABLE_ERROR
             self.error = error
@@ -466,6 +479,8 @@ class ProducerTransactions:
         error = refusal(code, f"transactional id {self.transactional_id!r}: {_name_of(due)}: {what}")
         if due == EndDue(True) and (self._is_in_doubt or code is Code.UNKNOWN_SERVER_ERROR):
             error.add_note("Whether the transaction is committed is not known.")
+        if self.is_committed:
+            error.add_note("The transaction is committed.")
         if code in FATAL or isinstance(due, InitDue):
             self.fail(error)
         elif not isinstance(due, EndDue):
@@ -488,10 +503,20 @@ class ProducerTransactions:
         self._on_doubt(due)
         self._settle()
 
+    def on_unsupported(self, due: Due, error: TidelogError) -> None:
+        """The broker is too old to be asked that. One that knows no KIP-360 has no remedy for late requests."""
+        self._requested = None
+        if isinstance(due, InitDue) and self._is_ended and not self._has_lost_count:
+            self._complete()
+        else:
+            self.fail(error)
+
     def on_fenced(self) -> None:
         """A coordinator or a leader says that the epoch is over."""
         producer_id, producer_epoch = self.producer or (-1, -1)
-        if self.state is S.COMMITTING and self._is_in_doubt:
+        if self.is_committed:
+            what = "its last transaction is committed"
+        elif self.state is S.COMMITTING and self._is_in_doubt:
             what = "whether its last transaction was committed is not known"
         elif self._is_resumed:
             what = "unless somebody has ended it before, the transaction is aborted"
@@ -526,14 +551,21 @@ class ProducerTransactions:
         if isinstance(due, EndDue):
             self._is_in_doubt = True
         elif isinstance(due, AddPartitionsDue | AddOffsetsDue):
-            self._may_be_open = self._needs_epoch = True  # a late one must open nothing behind an abort
+            self._may_be_open = True
+        self._may_come_late = True
 
     def _on_ended(self, producer: ProducerIdAndEpoch | None) -> None:
-        counts_anew = self.version >= IMPLICIT_VERSION or (self._needs_epoch and self.state is S.ABORTING)
+        """EndTxn is done.
+
+        Below version 2 the next transaction has the same epoch, so a request of this one that comes late could add to
+        it, or end it in the middle: where one may, the next epoch is asked for, which fences it. Kafka's producers do
+        so after failures alone.
+        """
+        needs_epoch = self.version >= IMPLICIT_VERSION or self._has_lost_count or self._may_come_late
         if producer is not None:
             self.producer = producer
-        elif counts_anew and not self._is_resumed:
-            self._is_ended = True  # InitProducerId is due
+        elif needs_epoch and not self._is_resumed:
+            self._is_ended = True
             return
         self._complete()
 
@@ -551,7 +583,7 @@ class ProducerTransactions:
         self._give_up_pending()
         self.is_end_requested = self.is_handed_over = False
         self._may_be_open = self._is_open = self._is_drained = self._is_ended = False
-        self._is_in_doubt = self._needs_epoch = False
+        self._is_in_doubt = self._has_lost_count = self._may_come_late = False
 
 
 _NAMES: dict[type, str] = {
