@@ -30,6 +30,7 @@ from tidelog import (
     TidelogError,
     TopicAlreadyExistsError,
     TopicPartition,
+    TransactionAbortableError,
     UnknownTopicError,
     WakeupError,
     aio,
@@ -455,6 +456,37 @@ def test_partitions_taken_by_hand_start_where_the_group_committed(group_node: No
         assert {(one.partition, one.offset) for one in member.read if one.partition == 0} == {(0, 17), (0, 18), (0, 19)}
         consumer.poll(0)  # it has come back from them
     assert found(group_node, topic) == {0: RECORDS, 1: RECORDS}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=NAMES)
+def test_a_transaction_takes_the_offsets_of_a_member_along_and_of_no_one_who_is_out(
+    group_node: NodeProcess, topic: str, protocol: Mapping[str, Any]
+) -> None:
+    settings = {**QUICK, **protocol, "group_id": topic, "enable_auto_commit": False}
+    with (
+        Consumer(group_node.bootstrap, **settings) as consumer,
+        Producer(group_node.bootstrap, transactional_id=topic) as producer,
+    ):
+        consumer.subscribe([topic], start="earliest")
+        while not (records := consumer.poll(100)):
+            pass
+        producer.init_transactions()
+        member = consumer.group_metadata()
+        with producer.transaction() as transaction:
+            transaction.send(f"{topic}-copies", b"copy")
+            transaction.send_offsets(records.next_offsets(), member)
+        assert consumer.committed(records.next_offsets()) == {
+            key: CommittedOffset(*position) for key, position in records.next_offsets().items()
+        }
+        consumer.unsubscribe()
+
+        def commits_for_who_is_out() -> None:
+            with producer.transaction() as transaction:
+                transaction.send(f"{topic}-copies", b"another")
+                transaction.send_offsets({at(topic, 0): Position(0, None)}, member)
+
+        with pytest.raises(TransactionAbortableError):
+            commits_for_who_is_out()
 
 
 def test_on_an_event_loop_listeners_may_be_coroutines(group_node: NodeProcess, topic: str) -> None:

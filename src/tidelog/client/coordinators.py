@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from tidelog.base.errors import TidelogError
+from tidelog.base.errors import NetworkError, TidelogError
 from tidelog.base.ids import BrokerId
 from tidelog.client.admin.admin_messages import raise_first, refused
-from tidelog.client.cluster import Cluster
+from tidelog.client.cluster import PATIENCE_MS_MIN, Cluster
 from tidelog.net.connection import Connection
 from tidelog.net.pool import CONTROL_REQUESTS
 from tidelog.wire import ApiKey
-from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.wire.messages.api_10_find_coordinator import (
+    KEY_TYPE_GROUP,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 A = TypeVar("A")
 
 _FIRST_WITH_SEVERAL_KEYS = 4
+PATIENCE_MS_MAX = 8_000
 
 
 class Coordinators:
@@ -59,11 +65,39 @@ class Coordinators:
             KafkaError: there is none at the moment, or nobody may ask.
         """
         coordinator = self._found.get(key)
-        if coordinator is None:
+        if coordinator is None or coordinator not in self._cluster.metadata.brokers:
             coordinator = self._found[key] = await self._find(key)
-        if coordinator not in self._cluster.metadata.brokers:
-            await self._cluster.fetch_metadata([])
         return coordinator, await self._cluster.broker(coordinator, request_class)
+
+    async def answer(
+        self, key: str, ask: Callable[[Connection], asyncio.Future[A]], request_class: str = CONTROL_REQUESTS
+    ) -> A:
+        """Of the coordinator. If it is silent for a while, others are asked whether it still is the one.
+
+        Args:
+            ask: sends the request.
+
+        Raises:
+            NetworkError: it is not the one any more, or as `connection` does.
+        """
+        coordinator, connection = await self.connection(key, request_class)
+        future = ask(connection)
+        patience_ms = PATIENCE_MS_MIN
+        try:
+            while not (await asyncio.wait({future}, timeout=patience_ms / 1000))[0]:
+                if await self._is_replaced(key, coordinator):
+                    raise NetworkError(f"broker {coordinator} has not answered, and another coordinates by now")
+                patience_ms = min(patience_ms * 2, PATIENCE_MS_MAX)
+            return future.result()
+        finally:
+            future.cancel()
+
+    async def _is_replaced(self, key: str, coordinator: BrokerId) -> bool:
+        try:
+            async with asyncio.timeout(PATIENCE_MS_MIN / 1000):
+                return await self._find(key) != coordinator
+        except (TidelogError, TimeoutError):
+            return False
 
     def forget(self, key: str) -> None:
         """Look for the coordinator anew, the next time."""
@@ -77,10 +111,19 @@ class Coordinators:
                 connection, FindCoordinatorRequest(coordinator_keys=[key], key_type=self._key_type)
             )
             raise_first(refused(row.error_code, what, row.error_message) for row in response.coordinators)
-            return BrokerId(response.coordinators[0].node_id)
-        response = await self._ask(connection, FindCoordinatorRequest(key=key, key_type=self._key_type))
-        raise_first([refused(response.error_code, what, response.error_message)])
-        return BrokerId(response.node_id)
+            found = BrokerId(response.coordinators[0].node_id)
+        else:
+            response = await self._ask(connection, FindCoordinatorRequest(key=key, key_type=self._key_type))
+            raise_first([refused(response.error_code, what, response.error_message)])
+            found = BrokerId(response.node_id)
+        if found not in self._cluster.metadata.brokers:
+            await self._cluster.fetch_metadata([])
+        return found
 
     async def _ask(self, connection: Connection, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-        return await connection.request(request, FindCoordinatorResponse, timeout_ms=self._request_timeout_ms)
+        return await connection.request(
+            request,
+            FindCoordinatorResponse,
+            timeout_ms=self._request_timeout_ms,
+            min_version=0 if self._key_type == KEY_TYPE_GROUP else 1,
+        )

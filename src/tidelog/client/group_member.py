@@ -294,9 +294,12 @@ class GroupMember:
         is_waiting = isinstance(request, JoinGroupRequest | SyncGroupRequest)
         timeout_ms = config.max_poll_interval_ms + JOIN_SLACK_MS if is_waiting else config.request_timeout_ms
         try:
-            _, connection = await self._coordinators.connection(config.group_id, MEMBERSHIP_REQUESTS)
-            response = await connection.request(
-                request, _RESPONSES[type(request)], timeout_ms=max(timeout_ms, config.request_timeout_ms)
+            response = await self._coordinators.answer(
+                config.group_id,
+                lambda connection: connection.send(
+                    request, _RESPONSES[type(request)], timeout_ms=max(timeout_ms, config.request_timeout_ms)
+                ),
+                MEMBERSHIP_REQUESTS,
             )
         except TidelogError as error:
             self._coordinators.forget(config.group_id)

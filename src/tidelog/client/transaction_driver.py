@@ -16,13 +16,12 @@ from tidelog.base.errors import (
     ClientClosedError,
     Code,
     KafkaError,
-    NetworkError,
     TidelogError,
     TimedOutError,
     UnsupportedVersionError,
 )
-from tidelog.base.ids import BrokerId
-from tidelog.client.cluster import PATIENCE_MS_MIN, Cluster, is_retriable
+from tidelog.client.cluster import Cluster, is_retriable
+from tidelog.client.coordinators import Coordinators
 from tidelog.client.core.transaction import (
     CONCURRENT_BACKOFF_MS,
     AddOffsetsDue,
@@ -31,15 +30,11 @@ from tidelog.client.core.transaction import (
     ProducerTransactions,
 )
 from tidelog.client.core.transaction_messages import TRANSACTION_VERSION, Question, question, verdict
-from tidelog.client.core.values import code_of
 from tidelog.client.options import ProducerConfig
 from tidelog.net.connection import Connection
-from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_10_find_coordinator import (
     KEY_TYPE_GROUP,
     KEY_TYPE_TRANSACTION,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
 )
 from tidelog.wire.schema import layout_of
 
@@ -77,7 +72,10 @@ class TransactionDriver:
         self._cluster = cluster
         self._lock = lock
         self._on_answer = on_answer
-        self._coordinators: dict[tuple[int, str], BrokerId] = {}
+        self._coordinators = {
+            key_type: Coordinators(cluster, key_type, noun=noun, request_timeout_ms=config.request_timeout_ms)
+            for key_type, noun in ((KEY_TYPE_GROUP, "group"), (KEY_TYPE_TRANSACTION, "transactional id"))
+        }
         self._changed = asyncio.Event()
         self._awake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -170,15 +168,16 @@ class TransactionDriver:
 
     async def _ask(self, due: Due) -> Code | None:
         """Ask once. Returns why the same is to be asked again, or None if it is not."""
-        key = KEY_TYPE_TRANSACTION, self.machine.transactional_id
+        key_type, key = KEY_TYPE_TRANSACTION, self.machine.transactional_id
         if isinstance(due, CommitOffsetsDue):
-            key = KEY_TYPE_GROUP, due.group.group_id
+            key_type, key = KEY_TYPE_GROUP, due.group.group_id
+        coordinators = self._coordinators[key_type]
         is_sent = False
 
         def ask(connection: Connection) -> asyncio.Future[Any]:
             nonlocal is_sent
             with self._lock:
-                if key[0] == KEY_TYPE_TRANSACTION:
+                if key_type == KEY_TYPE_TRANSACTION:
                     self.machine.on_feature_level(connection.versions.features.get(TRANSACTION_VERSION, 0))
                 asked = question(self.machine, due, self._config.transaction_timeout_ms)
             future = self._send(connection, asked)
@@ -187,17 +186,18 @@ class TransactionDriver:
 
         try:
             if isinstance(due, AddOffsetsDue):  # some brokers can add a group only once one was looked for
-                await self._coordinator(KEY_TYPE_GROUP, due.group_id)
-            found = verdict(await self._answer(key, ask))
+                await self._coordinators[KEY_TYPE_GROUP].connection(due.group_id)
+            found = verdict(await coordinators.answer(key, ask))
         except TidelogError as error:
-            return self._on_error(due, key, error, is_sent=is_sent)
+            coordinators.forget(key)
+            return self._on_error(due, error, is_sent=is_sent)
         with self._lock:
             if found.code is Code.NONE:
                 self.machine.on_done(due, found.producer)
                 return None
             is_repeated = self.machine.on_refused(due, found.code)
         if found.code not in _STILL_THE_COORDINATOR:
-            self._coordinators.pop(key, None)
+            coordinators.forget(key)
         self.last_error = KafkaError(f"{found.code.meaning} ({found.code.name})", code=found.code)
         return found.code if is_repeated else None
 
@@ -208,29 +208,8 @@ class TransactionDriver:
         timeout_ms = self._config.request_timeout_ms
         return connection.send(asked.request, asked.response, timeout_ms=timeout_ms, version=version)
 
-    async def _answer(self, key: tuple[int, str], ask: Callable[[Connection], asyncio.Future[Any]]) -> Any:
-        """Of the coordinator. If it is silent for a while, others are asked whether it still is the one."""
-        broker_id = await self._coordinator(*key)
-        connection = await self._cluster.broker(broker_id)
-        future = ask(connection)
-        try:
-            while not (await asyncio.wait({future}, timeout=PATIENCE_MS_MIN / 1000))[0]:
-                if await self._is_replaced(key, broker_id):
-                    raise NetworkError(f"broker {broker_id} has not answered, and another coordinates by now")
-            return future.result()
-        finally:
-            future.cancel()
-
-    async def _is_replaced(self, key: tuple[int, str], broker_id: BrokerId) -> bool:
-        try:
-            async with asyncio.timeout(PATIENCE_MS_MIN / 1000):
-                return await self._find(*key) != broker_id
-        except (TidelogError, TimeoutError):
-            return False
-
-    def _on_error(self, due: Due, key: tuple[int, str], error: TidelogError, *, is_sent: bool) -> Code | None:
+    def _on_error(self, due: Due, error: TidelogError, *, is_sent: bool) -> Code | None:
         self.last_error = error
-        self._coordinators.pop(key, None)
         with self._lock:
             if not is_retriable(error):
                 if isinstance(error, UnsupportedVersionError):
@@ -246,30 +225,3 @@ class TransactionDriver:
                 self.machine.on_refused(due, Code.NOT_COORDINATOR)
         self._cluster.refresh_soon()
         return Code.NETWORK_EXCEPTION
-
-    async def _coordinator(self, key_type: int, key: str) -> BrokerId:
-        broker_id = self._coordinators.get((key_type, key))
-        if broker_id is None:
-            broker_id = self._coordinators[key_type, key] = await self._find(key_type, key)
-        return broker_id
-
-    async def _find(self, key_type: int, key: str) -> BrokerId:
-        connection = await self._cluster.any_broker()
-        timeout_ms = self._config.request_timeout_ms
-        if connection.versions.version(ApiKey.FIND_COORDINATOR) >= _FIRST_WITH_SEVERAL_KEYS:
-            request = FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type)
-            answer = await connection.request(request, FindCoordinatorResponse, timeout_ms=timeout_ms)
-            (row,) = answer.coordinators
-            code, node_id, message = code_of(row.error_code), row.node_id, row.error_message
-        else:
-            request = FindCoordinatorRequest(key=key, key_type=key_type)
-            min_version = 0 if key_type == KEY_TYPE_GROUP else 1
-            answer = await connection.request(
-                request, FindCoordinatorResponse, timeout_ms=timeout_ms, min_version=min_version
-            )
-            code, node_id, message = code_of(answer.error_code), answer.node_id, answer.error_message
-        if code is not Code.NONE:
-            raise KafkaError(f"no coordinator of {key!r}: {message or code.meaning} ({code.name})", code=code)
-        if node_id not in self._cluster.metadata.brokers:
-            await self._cluster.fetch_metadata([])
-        return BrokerId(node_id)
