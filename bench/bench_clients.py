@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from uuid import uuid4
 
 import confluent_kafka
 import pyarrow as pa
@@ -70,6 +71,25 @@ def consume(bootstrap: str, take: Callable[[Consumer], int]) -> float:
         while count < RECORDS:
             count += take(consumer)
         return (RECORDS - warm) / (time.perf_counter() - started)
+
+
+def iterate(bootstrap: str, group_id: str | None = None) -> float:
+    with Consumer(
+        bootstrap_servers=bootstrap,
+        max_partition_fetch_bytes=FETCH_BYTES,
+        max_poll_records=10_000,
+        group_id=group_id,
+        auto_offset_reset="none",
+    ) as consumer:
+        if group_id is None:
+            consumer.assign([PARTITION], start="earliest")
+        else:
+            consumer.subscribe([READ], start="earliest")
+        records = consumer.until_end()
+        next(records)  # it is connected, and knows the leader
+        started = time.perf_counter()
+        count = sum(1 for _ in records)
+        return count / (time.perf_counter() - started)
 
 
 def take_records(consumer: Consumer) -> int:
@@ -133,6 +153,8 @@ def main() -> None:
         ways: dict[str, Callable[[str], float]] = {
             "confluent consume": consume_with_confluent,
             "poll": lambda bootstrap: consume(bootstrap, take_records),
+            "iterated": iterate,
+            "iterated in a group": lambda bootstrap: iterate(bootstrap, f"bench-{uuid4()}"),
             "poll_arrow": lambda bootstrap: consume(bootstrap, take_columns),
             "poll_batches": lambda bootstrap: consume(bootstrap, take_batches),
             "confluent produce": produce_with_confluent,
@@ -146,7 +168,7 @@ def main() -> None:
                 rates[name].append(run(node.bootstrap))
             say(f"round {number + 1}: " + ", ".join(f"{name} {rate[-1]:,.0f}/s" for name, rate in rates.items()))
     reached = {name: median(rate) for name, rate in rates.items()}
-    for name in ("poll", "poll_arrow"):
+    for name in ("poll", "iterated", "iterated in a group", "poll_arrow"):
         peer_value = reached["confluent consume"]
         figure(f"Consumer.{name}", reached[name], "records/s", peer="confluent-kafka consume", peer_value=peer_value)
     in_megabytes = VALUE_SIZE_BYTES / MEGABYTE
