@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from tidelog.base.errors import NetworkError, TidelogError
 from tidelog.base.ids import BrokerId
-from tidelog.client.admin.admin_messages import raise_first, refused
 from tidelog.client.cluster import PATIENCE_MS_MIN, Cluster
+from tidelog.client.refusals import raise_first, refused
 from tidelog.net.connection import Connection
 from tidelog.net.pool import CONTROL_REQUESTS
 from tidelog.wire import ApiKey

@@ -9,7 +9,7 @@ from typing import TypeVar, Unpack
 
 from tidelog.base.errors import Code, KafkaError, UnsupportedVersionError
 from tidelog.base.ids import LeaderEpoch, TopicPartition
-from tidelog.client.admin.admin_messages import creatable, created, described, id_text, raise_first, refused
+from tidelog.client.admin.admin_messages import creatable, created, described, id_text
 from tidelog.client.admin.async_replica_admin import AsyncReplicaAdmin
 from tidelog.client.admin.async_transaction_admin import AsyncTransactionAdmin
 from tidelog.client.admin.cluster_administration import ClusterAdministration
@@ -39,6 +39,7 @@ from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.values import CommittedOffset, OffsetAndEpoch, code_of
 from tidelog.client.leader_requests import Leaders
 from tidelog.client.options import AdminConfig, AdminOptions, parse_options
+from tidelog.client.refusals import raise_first, refused
 from tidelog.net.address import parse_bootstrap
 from tidelog.net.connection import Connection
 from tidelog.wire import ApiKey

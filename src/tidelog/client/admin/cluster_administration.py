@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from tidelog.base.errors import Code, KafkaError, NetworkError, UnsupportedVersionError
 from tidelog.base.ids import PartitionIndex, TopicPartition, parse_uuid, uuid_text
-from tidelog.client.admin.admin_messages import raise_first, refused
 from tidelog.client.admin.cluster_descriptions import (
     ElectionType,
     Endpoint,
@@ -18,6 +17,7 @@ from tidelog.client.admin.cluster_descriptions import (
 )
 from tidelog.client.admin.descriptions import BrokerDescription, ClusterDescription
 from tidelog.client.cluster import Cluster
+from tidelog.client.refusals import raise_first, refused
 from tidelog.net.connection import Connection
 from tidelog.wire.messages.api_18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.wire.messages.api_43_elect_leaders import (

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from tidelog.base.errors import Code, KafkaError
-from tidelog.client.admin.admin_messages import config_entry, raise_first, refused
+from tidelog.client.admin.admin_messages import config_entry
 from tidelog.client.admin.descriptions import ConfigEntry, ConfigResource
 from tidelog.client.cluster import Cluster
+from tidelog.client.refusals import raise_first, refused
 from tidelog.net.connection import Connection
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_32_describe_configs import (

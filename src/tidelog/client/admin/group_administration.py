@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from tidelog.base.errors import Code, KafkaError, MalformedMessageError
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
-from tidelog.client.admin.admin_messages import raise_first, refused
 from tidelog.client.admin.group_descriptions import GroupDescription, GroupListing, GroupMember
 from tidelog.client.admin.share_group_administration import ShareGroupAdministration
 from tidelog.client.cluster import Cluster
@@ -23,6 +22,7 @@ from tidelog.client.core.offset_messages import (
     offset_fetch_request,
 )
 from tidelog.client.core.values import CommittedOffset
+from tidelog.client.refusals import raise_first, refused
 from tidelog.net.connection import Connection
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitResponse

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
-from tidelog.client.admin.admin_messages import raise_first, refused
 from tidelog.client.admin.log_dirs import LogDescription, LogDirDescription
 from tidelog.client.cluster import Cluster
+from tidelog.client.refusals import raise_first, refused
 from tidelog.wire.messages.api_34_alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from tidelog.base.errors import Code, KafkaError, NetworkError
 from tidelog.base.ids import PartitionIndex, TopicPartition
-from tidelog.client.admin.admin_messages import raise_first, refused
 from tidelog.client.admin.reassignment import PartitionReassignment, ReassignmentOutcome
 from tidelog.client.cluster import Cluster
+from tidelog.client.refusals import raise_first, refused
 from tidelog.net.connection import Connection
 from tidelog.wire.messages.api_45_alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

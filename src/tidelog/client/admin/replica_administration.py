@@ -8,11 +8,12 @@ from typing import TypeVar
 
 from tidelog.base.errors import Code, NetworkError, TidelogError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition, uuid_text
-from tidelog.client.admin.admin_messages import described, raise_first, refused
+from tidelog.client.admin.admin_messages import described
 from tidelog.client.admin.cluster_descriptions import PartitionLineages, ReplicaLineage
 from tidelog.client.admin.descriptions import PartitionDescription, TopicDescription
 from tidelog.client.cluster import Cluster
 from tidelog.client.core.lineage_search import LineageSearch
+from tidelog.client.refusals import raise_first, refused
 from tidelog.net.connection import Connection
 from tidelog.wire.messages.api_23_offset_for_leader_epoch import (
     DEBUGGING_CONSUMER_REPLICA_ID,

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
-from tidelog.client.admin.admin_messages import raise_first, refused
 from tidelog.client.admin.group_descriptions import GroupDescription, GroupMember, ShareGroupOffset
 from tidelog.client.coordinators import Coordinators
+from tidelog.client.refusals import raise_first, refused
 from tidelog.net.connection import Connection
 from tidelog.wire.messages.api_77_share_group_describe import (
     ShareGroupDescribeGroup,

@@ -9,7 +9,6 @@ from typing import TypeVar
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.base.ports import Clock
-from tidelog.client.admin.admin_messages import raise_first, refused
 from tidelog.client.admin.transaction_descriptions import (
     HangingTransaction,
     ProducerDescription,
@@ -20,6 +19,7 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.coordinators import Coordinators
 from tidelog.client.core.values import code_of
 from tidelog.client.leader_requests import Answers, Leaders, refusal_of
+from tidelog.client.refusals import raise_first, refused
 from tidelog.net.connection import Connection
 from tidelog.wire.messages.api_10_find_coordinator import KEY_TYPE_TRANSACTION
 from tidelog.wire.messages.api_27_write_txn_markers import (
