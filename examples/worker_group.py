@@ -9,6 +9,7 @@ finishes its record first.
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import threading
 
@@ -17,14 +18,14 @@ from tidelog import Consumer, ConsumerRecord, TopicPartition, WakeupError
 
 def work(worker: str, record: ConsumerRecord[str | None, str]) -> None:
     """What is to be done with a record: put your own here."""
-    print(f"{worker}: {record.topic}-{record.partition} at {record.offset}: {record.value}", flush=True)
+    logging.info("%s: %s-%d at %d: %s", worker, record.topic, record.partition, record.offset, record.value)
 
 
 def run(worker: str, consumer: Consumer[str | None, str], topic: str) -> None:
     """Work until somebody wakes the consumer."""
 
     def tell(what: str, partitions: list[TopicPartition]) -> None:
-        print(f"{worker}: {what} {[one.partition for one in partitions]}", flush=True)
+        logging.info("%s: %s %s", worker, what, [one.partition for one in partitions])
 
     with consumer:
         consumer.subscribe(
@@ -38,7 +39,7 @@ def run(worker: str, consumer: Consumer[str | None, str], topic: str) -> None:
                 work(worker, record)
                 consumer.commit(record)
         except WakeupError:
-            print(f"{worker}: is done", flush=True)
+            logging.info("%s: is done", worker)
 
 
 def main() -> None:
@@ -48,6 +49,7 @@ def main() -> None:
     parser.add_argument("group")
     parser.add_argument("--workers", type=int, default=4)
     arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     consumers = [
         Consumer(
             arguments.bootstrap,
