@@ -69,6 +69,7 @@ TARGETS = {
             "tests/unit/coordinator/test_group_*.py",
             "tests/unit/coordinator/test_newer_group_records.py",
             "tests/unit/coordinator/test_mixed_group_model.py",
+            "tests/unit/coordinator/test_consumer_group_conversion.py",
             "tests/unit/coordinator/test_consumer_group_members.py",
             "tests/unit/coordinator/test_consumer_group_offsets.py",
             "tests/unit/coordinator/test_share_group_members.py",

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from support.fixtures.coordinated import SESSION_MS, Coordinated, subscription
-from tidelog.base.errors import Code, KafkaError
-from tidelog.coordinator.groups import GroupSettings, membership
+from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.coordinator.groups import GroupCoordinator, GroupSettings, membership
 from tidelog.coordinator.groups.group import TRANSITIONS, GroupState
 from tidelog.journal import RequestId
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitResponse
@@ -16,6 +16,7 @@ from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
 from tidelog.wire.messages.api_12_heartbeat import HeartbeatResponse
 from tidelog.wire.messages.api_13_leave_group import LeaveGroupResponse
 from tidelog.wire.messages.api_14_sync_group import SyncGroupResponse
+from tidelog.wire.messages.api_28_txn_offset_commit import TxnOffsetCommitResponse
 
 UNKNOWN = "nobody"
 
@@ -85,7 +86,21 @@ ASKS: dict[str, Callable[[Coordinated, str], RequestId]] = {
     "commit of a stranger": lambda world, member: world.commit({("t", 0): 5}, UNKNOWN, 1),
     "commit of another generation": lambda world, member: world.commit({("t", 0): 5}, member, 3),
     "commit of nobody": lambda world, member: world.commit({("t", 0): 5}),
+    "commit of a generation, v8": lambda world, member: world.commit({("t", 0): 5}, member, 1, api_version=8),
     "commit of a generation, v9": lambda world, member: world.commit({("t", 0): 5}, member, 1, api_version=9),
+    "commit of generation 0": lambda world, member: world.commit({("t", 0): 5}, member, 0),
+    "commit of generation 0 of nobody": lambda world, member: world.commit({("t", 0): 5}, "", 0),
+    "commit of no generation": lambda world, member: world.commit({("t", 0): 5}, member),
+    "commit of no generation of a stranger": lambda world, member: world.commit({("t", 0): 5}, UNKNOWN),
+    "commit of no generation of an instance": lambda world, member: world.commit({("t", 0): 5}, instance_id="i"),
+    "transaction": lambda world, member: world.txn_commit({("t", 0): 5}, member_id=member, generation_id=1),
+    "transaction of generation 0": lambda world, member: world.txn_commit(
+        {("t", 0): 5}, member_id=member, generation_id=0
+    ),
+    "transaction of generation 0 of nobody": lambda world, member: world.txn_commit({("t", 0): 5}, generation_id=0),
+    "transaction of no generation": lambda world, member: world.txn_commit({("t", 0): 5}, member_id=member),
+    "transaction of an instance": lambda world, member: world.txn_commit({("t", 0): 5}, instance_id="i"),
+    "transaction of nobody": lambda world, member: world.txn_commit({("t", 0): 5}),
     "leave, v1": lambda world, member: world.leave((member, None), api_version=1),
     "delete": lambda world, member: world.delete_group(),
 }
@@ -118,7 +133,19 @@ EXPECTED: dict[str, tuple[Code, ...]] = {
     "commit of a stranger":              (ILLEGAL, *(UNKNOWN_MEMBER,) * 5),
     "commit of another generation":      (ILLEGAL, UNKNOWN_MEMBER, UNKNOWN_MEMBER, ILLEGAL, ILLEGAL, ILLEGAL),
     "commit of nobody":                  (OK, OK, OK, *(UNKNOWN_MEMBER,) * 3),
+    "commit of a generation, v8":        (ILLEGAL, UNKNOWN_MEMBER, UNKNOWN_MEMBER, OK, REBALANCING, OK),
     "commit of a generation, v9":        (NOT_FOUND, UNKNOWN_MEMBER, UNKNOWN_MEMBER, OK, REBALANCING, OK),
+    "commit of generation 0":            (ILLEGAL, UNKNOWN_MEMBER, UNKNOWN_MEMBER, ILLEGAL, ILLEGAL, ILLEGAL),
+    "commit of generation 0 of nobody":  (ILLEGAL, *(UNKNOWN_MEMBER,) * 5),
+    "commit of no generation":           (OK, OK, OK, ILLEGAL, ILLEGAL, ILLEGAL),
+    "commit of no generation of a stranger":  (OK, OK, OK, *(UNKNOWN_MEMBER,) * 3),
+    "commit of no generation of an instance": (OK, OK, OK, *(UNKNOWN_MEMBER,) * 3),
+    "transaction":                       (ILLEGAL, UNKNOWN_MEMBER, UNKNOWN_MEMBER, OK, OK, OK),
+    "transaction of generation 0":       (ILLEGAL, UNKNOWN_MEMBER, UNKNOWN_MEMBER, ILLEGAL, ILLEGAL, ILLEGAL),
+    "transaction of generation 0 of nobody":  (ILLEGAL, *(UNKNOWN_MEMBER,) * 5),
+    "transaction of no generation":      (OK, OK, OK, ILLEGAL, ILLEGAL, ILLEGAL),
+    "transaction of an instance":        (OK, OK, OK, *(UNKNOWN_MEMBER,) * 3),
+    "transaction of nobody":             (OK,) * 6,
     "leave, v1":                         (UNKNOWN_MEMBER, UNKNOWN_MEMBER, UNKNOWN_MEMBER, OK, OK, OK),
     "delete":                            (NOT_FOUND, OK, OK, NON_EMPTY, NON_EMPTY, NON_EMPTY),
 }  # fmt: skip
@@ -127,7 +154,7 @@ EXPECTED: dict[str, tuple[Code, ...]] = {
 def code_of(outcome: object) -> Code:
     if isinstance(outcome, KafkaError):
         return outcome.code
-    if isinstance(outcome, OffsetCommitResponse):
+    if isinstance(outcome, OffsetCommitResponse | TxnOffsetCommitResponse):
         return Code(outcome.topics[0].partitions[0].error_code)
     return Code(outcome.error_code)  # type: ignore[attr-defined]
 
@@ -173,6 +200,23 @@ def test_a_group_needs_a_name() -> None:
         assert world.refused(world.heartbeat("m", 1, group_id=group_id)) == Code.INVALID_GROUP_ID
         assert world.refused(world.leave(("m", None), group_id=group_id)) == Code.INVALID_GROUP_ID
     assert world.refused(world.commit({("t", 0): 1}, group_id="é" * 20_000)) == Code.INVALID_GROUP_ID
+
+
+@pytest.mark.parametrize("letter", ["g", "é", "€", "\U0001f600"])
+def test_names_are_as_long_as_their_bytes(letter: str) -> None:
+    world = Coordinated()
+    longest = 32_767 // len(letter.encode())
+    for length, is_too_long in ((longest, False), (longest + 1, True)):
+        name = letter * length
+        committed = world.commit({("t", 0): 1}, group_id=name)
+        joined = world.join(group_id=name)
+        typed = world.join(protocol_type=name)
+        if is_too_long:
+            assert world.refused(committed) == world.refused(joined) == Code.INVALID_GROUP_ID
+            assert world.refused(typed) == Code.INVALID_REQUEST
+        else:
+            assert world.commit_codes(committed) == [Code.NONE]
+            assert {world.taken(one, JoinGroupResponse).error_code for one in (joined, typed)} == {ID_REQUIRED}
 
 
 def test_names_that_no_record_can_hold_are_refused() -> None:
@@ -250,6 +294,33 @@ def test_whoever_waits_learns_that_leadership_is_lost() -> None:
     world.drive()
     assert world.refused(join) == Code.NOT_COORDINATOR
     assert world.refused(commit) == Code.NOT_COORDINATOR
+
+
+def test_whoever_waits_learns_why_leadership_is_lost() -> None:
+    world = Coordinated()
+    first, second = world.stable_group("a", "b")
+    world.join(first)
+    world.join(second)
+    sync = world.sync(second, 2)
+    join = world.join(group_id="h", api_version=3)
+    world.coordinator.resign(refusal(Code.COORDINATOR_NOT_AVAILABLE))
+    world.drive()
+    assert world.refused(sync) == world.refused(join) == Code.COORDINATOR_NOT_AVAILABLE
+    assert not world.coordinator.groups
+    world.coordinator.resign(refusal(Code.COORDINATOR_NOT_AVAILABLE))  # it is spent already
+    assert world.memory.used_bytes == 0
+
+
+def test_who_resigns_before_it_serves_leaves_alone_what_another_thread_may_be_loading() -> None:
+    world = Coordinated()
+    world.stable_group()
+    loaded = GroupCoordinator(0, world.settings, rng=world.rng, memory=world.memory)
+    world.replay_into(loaded)
+    loaded.restore()
+    used_bytes = world.memory.used_bytes
+    loaded.resign()
+    assert list(loaded.groups) == ["g"]
+    assert world.memory.used_bytes == used_bytes, "it counts nothing yet"
 
 
 def test_nothing_leaves_before_what_it_depends_on_is_committed() -> None:

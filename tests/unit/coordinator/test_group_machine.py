@@ -312,6 +312,10 @@ class GroupMachine(RuleBasedStateMachine):
                 one.member_id: one.assignment for one in group.members.values()
             }
 
+    @invariant()
+    def nothing_is_kept_of_what_was_answered(self) -> None:
+        assert not self.world.coordinator._journal.pending_member_ids.keys() & self.world.answers.keys()
+
     def state_positions(self) -> list[tuple[str, int, bytes]]:
         return list(self.world.coordinator._journal.state.positions_of("g"))
 

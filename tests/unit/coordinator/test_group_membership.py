@@ -150,6 +150,39 @@ def test_a_leader_that_leaves_hands_over() -> None:
     assert (answer.leader, answer.generation_id) == (second, 2)
 
 
+@pytest.mark.parametrize("api_version", [1, 3])
+def test_the_others_go_on_as_soon_as_the_last_one_that_was_waited_for_leaves(api_version: int) -> None:
+    world = Coordinated()
+    first, second = world.stable_group("a", "b")
+    join = world.join(first)
+    assert join not in world.answers
+    world.leave((second, None), api_version=api_version)
+    assert [one.member_id for one in world.taken(join, JoinGroupResponse).members] == [first]
+
+
+def test_the_others_go_on_as_soon_as_an_id_is_given_back() -> None:
+    world = Coordinated()
+    (first,) = world.stable_group()
+    second = world.member_id_required()
+    world.join(second)
+    third = world.member_id_required()
+    join = world.join(first)
+    assert join not in world.answers, "the third may come back with its id"
+    world.leave((third, None))
+    assert len(world.taken(join, JoinGroupResponse).members) == 2
+
+
+def test_a_member_that_joins_again_has_the_session_that_it_asks_for_now() -> None:
+    world = Coordinated()
+    (member,) = world.stable_group()
+    joined = world.taken(world.join(member, session_ms=3 * SESSION_MS, rebalance_ms=1), JoinGroupResponse)
+    world.synced([member], joined.generation_id, leader=member)
+    world.pass_ms(3 * SESSION_MS - 1)
+    assert world.taken(world.heartbeat(member, joined.generation_id), HeartbeatResponse)
+    world.pass_ms(3 * SESSION_MS)
+    assert world.described().group_state == "Empty"
+
+
 def test_old_clients_leave_one_by_one() -> None:
     world = Coordinated()
     first, second = world.stable_group("a", "b")
@@ -344,6 +377,10 @@ def test_groups_are_listed_by_state_and_type() -> None:
     assert listed(["stable"], []) == [stable]
     assert listed(["Empty", "Dead"], ["CLASSIC"]) == [simple]
     assert listed([], ["consumer"]) == []
+    world.commit({("t", 0): 1}, world.described().members[0].member_id, 1)
+    assert listed([], []) == [stable, simple], "each is told of once"
+    world.member_id_required(group_id="pending")
+    assert listed([], []) == [stable, ("pending", "", "Empty", "classic"), simple]
 
 
 @pytest.mark.parametrize(("api_version", "code"), [(5, Code.NONE), (6, Code.GROUP_ID_NOT_FOUND)])

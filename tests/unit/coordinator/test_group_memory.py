@@ -9,6 +9,7 @@ import pytest
 from support.fixtures.coordinated import Coordinated
 from tidelog.base.errors import Code
 from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.member import MEMBER_BYTES, protocols_bytes
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
 
 KB = 1 << 10
@@ -41,6 +42,31 @@ def test_a_member_that_finds_no_room_is_refused_and_others_stay() -> None:
     rejoined = world.join(member, group_id="first", protocols=metadata(10 * KB))
     assert world.taken(rejoined, JoinGroupResponse).error_code == 0
     generation_of(world, "second", 30 * KB)  # the first one takes less now
+
+
+def test_who_wants_no_more_than_it_has_stays_whatever_others_have_taken() -> None:
+    world = Coordinated(AT_ONCE)
+    member, _ = generation_of(world, "g", 5 * KB)
+    world.memory.limit_bytes = KB
+    for size_bytes in (5 * KB, 4 * KB):
+        joined = world.join(member, group_id="g", protocols=metadata(size_bytes))
+        assert world.taken(joined, JoinGroupResponse).error_code == 0
+    assert world.refused(world.join(member, group_id="g", protocols=metadata(4 * KB + 1))) == (
+        Code.GROUP_MAX_SIZE_REACHED
+    )
+
+
+@pytest.mark.parametrize("missing_bytes", [0, 1])
+def test_a_member_finds_room_to_the_last_byte(missing_bytes: int) -> None:
+    world = Coordinated(AT_ONCE)
+    generation_of(world, "g", KB)
+    protocols = metadata(KB)
+    world.memory.limit_bytes = world.memory.used_bytes + MEMBER_BYTES + protocols_bytes(protocols) - missing_bytes
+    again = world.join(group_id="g", api_version=3, protocols=protocols)
+    if missing_bytes:
+        assert world.refused(again) == Code.GROUP_MAX_SIZE_REACHED
+    else:
+        assert again not in world.answers, "it waits for the other to join again"
 
 
 def test_an_assignment_that_finds_no_room_does_not_come_to_pass() -> None:

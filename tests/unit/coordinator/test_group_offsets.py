@@ -70,6 +70,28 @@ def test_offsets_are_told_with_all_that_came_with_them() -> None:
     assert world.coordinator.offsets_count == 3
 
 
+def test_a_leader_epoch_that_is_not_known_is_told_as_such() -> None:
+    world = Coordinated()
+    for leader_epoch in (-1, 0, 3):
+        world.commit({("t", 0): 7}, leader_epoch=leader_epoch)
+        request_id = world.request_id()
+        world.coordinator.on_offset_fetch(request_id, OffsetFetchRequestGroup(group_id="g"), now_ms=0, wall_ms=0)
+        world.drive()
+        (topic,) = world.taken(request_id, OffsetFetchResponseGroup).topics
+        assert [one.committed_leader_epoch for one in topic.partitions] == [leader_epoch]
+
+
+def test_who_does_not_say_that_offsets_are_to_be_stable_is_told_what_is_committed() -> None:
+    world = Coordinated()
+    world.commit({("t", 0): 3})
+    world.txn_commit({("t", 0): 5})
+    request_id = world.request_id()
+    world.coordinator.on_offset_fetch(request_id, OffsetFetchRequestGroup(group_id="g"), now_ms=0, wall_ms=0)
+    world.drive()
+    (topic,) = world.taken(request_id, OffsetFetchResponseGroup).topics
+    assert [(one.committed_offset, one.error_code) for one in topic.partitions] == [(3, Code.NONE)]
+
+
 def test_offsets_survive_a_failover() -> None:
     world = Coordinated()
     (member,) = world.stable_group()

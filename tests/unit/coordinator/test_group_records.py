@@ -30,6 +30,7 @@ from tidelog.coordinator.groups.records import (
     split_offset_key,
 )
 from tidelog.coordinator.groups.state import RecordedGroups
+from tidelog.journal.versioned_records import decode_value
 from tidelog.wire import encode
 from tidelog.wire.primitives import ZERO_UUID
 
@@ -83,6 +84,64 @@ def test_offsets_are_packed_as_they_are_declared(
     check_offset(packed)
     read = decode_offset(packed)
     assert read == (offset, None if leader_epoch < 0 else leader_epoch, metadata, time_ms, None, topic_id)
+
+
+TOPIC_ID = UUID(bytes=bytes(range(16)))
+USUAL = [
+    encode_offset(offset, leader_epoch, "", 99, topic_id)
+    for offset, leader_epoch in ((5, -1), (6, 0), (2**63 - 1, 8))
+    for topic_id in (ZERO_UUID, TOPIC_ID)
+]
+
+
+def declared(value: bytes) -> OffsetAndMetadata | None:
+    """What the value of an offset says by its declaration; None if it is none."""
+    try:
+        read = decode_value(OffsetCommitValue, value)
+    except CorruptLogError:
+        return None
+    leader_epoch, expire_ms = (None if one < 0 else one for one in (read.leader_epoch, read.expire_timestamp))
+    return OffsetAndMetadata(read.offset, leader_epoch, read.metadata, read.commit_timestamp, expire_ms, read.topic_id)
+
+
+def is_whole(value: bytes) -> bool:
+    try:
+        check_offset(value)
+    except CorruptLogError:
+        return False
+    return True
+
+
+def read_or_none(value: bytes) -> OffsetAndMetadata | None:
+    try:
+        return decode_offset(value)
+    except CorruptLogError:
+        return None
+
+
+def test_the_usual_offsets_are_read_as_they_are_declared() -> None:
+    for value in USUAL:
+        assert read_or_none(value) == declared(value) is not None
+        assert is_whole(value)
+
+
+def test_what_almost_is_a_usual_offset_is_read_as_it_is_declared() -> None:
+    """Each byte of each is another one, or is missing, or there twice."""
+    almost = [
+        value[:at] + middle + value[at + 1 :]
+        for value in USUAL
+        for at in range(len(value))
+        for middle in (*(bytes((one,)) for one in (0, 1, 2, 3, 4, 16, 127, 128, 255)), b"", value[at : at + 1] * 2)
+    ]
+    without_id = [  # as long as one with an id
+        OFFSETS[4][0][: -1 - 8 - 2] + bytes((size + 1,)) + b"m" * size + pack(">q", 99) + tags
+        for size, tags in ((18, b"\0"), (17, b"\0"), (0, b"\1\1\x10" + bytes(16)), (1, b"\1\0\x0f" + bytes(15)))
+    ]
+    for value in (*almost, *without_id):
+        expected = declared(value)
+        assert read_or_none(value) == expected, value
+        assert is_whole(value) == (expected is not None), value
+    assert [declared(value) is not None for value in without_id] == [True, True, True, False]
 
 
 def test_expiring_offsets_are_version_1() -> None:

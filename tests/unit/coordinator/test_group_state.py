@@ -7,6 +7,7 @@ import pytest
 from support.fixtures.coordinated import WALL_START_MS, Coordinated, subscription
 from tidelog.base.errors import Code, InvariantBrokenError, KafkaError
 from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
 from tidelog.coordinator.groups.consumer_group_records import (
     ClassicMemberMetadata,
     ConsumerGroupMemberMetadataValue,
@@ -14,8 +15,9 @@ from tidelog.coordinator.groups.consumer_group_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 from tidelog.coordinator.groups.group import GROUP_BYTES, TRANSITIONS, Change, Group, GroupState, restored
-from tidelog.coordinator.groups.member import MEMBER_BYTES, Member
-from tidelog.coordinator.groups.records import GroupMetadataValue, OffsetCommitValue
+from tidelog.coordinator.groups.member import MEMBER_BYTES, Member, protocols_bytes
+from tidelog.coordinator.groups.records import GroupMetadataValue, MemberMetadata, OffsetCommitValue
+from tidelog.coordinator.groups.share.settings import ShareGroupSettings
 from tidelog.coordinator.groups.share_group_records import ShareGroupTargetAssignmentMetadataValue
 from tidelog.coordinator.memory import CoordinatorMemory
 from tidelog.journal import RequestId
@@ -57,6 +59,7 @@ def test_the_common_protocol_that_most_prefer_is_chosen() -> None:
     assert group.chosen_protocol() == "y"
     group.update(group.members["a"], (("z", b""), ("y", b"")), 1, 2)
     assert group.chosen_protocol() == "z"
+    assert (group.members["a"].rebalance_timeout_ms, group.members["a"].session_timeout_ms) == (1, 2)
     group.remove(group.members["b"])
     assert group.common_protocols() == {"y", "z"}
     group.remove(group.members["c"])
@@ -157,6 +160,27 @@ def test_what_a_group_takes_is_given_back_to_the_last_byte() -> None:
     assert other.used_bytes == group.size_bytes == 0
 
 
+def test_a_member_takes_the_bytes_of_its_names_its_protocols_and_its_part() -> None:
+    one = member("abc", "range", "x", metadata=b"12345")
+    one.assignment = b"1234567"
+    names = 2 * len("abc") + len("client") + len("host")
+    assert protocols_bytes(one.protocols) == 2 * 100 + len("range") + len("x") + 2 * 2 * 5
+    assert one.size_bytes == MEMBER_BYTES + names + protocols_bytes(one.protocols) + 2 * 7
+    one.rename("abcdef")
+    assert one.size_bytes == MEMBER_BYTES + names + 6 + protocols_bytes(one.protocols) + 2 * 7
+
+
+def test_a_member_wants_something_in_the_protocols_that_it_supports() -> None:
+    one = Member("g", "a", None, "c", "h", 1, 2, protocols=(("x", b"X"), ("y", b"Y")))
+    assert [one.metadata(name) for name in ("x", "y", "z", None)] == [b"X", b"Y", b"", b""]
+    assert [one.vote(names) for names in ({"x", "y"}, {"y"}, {"z"}, set())] == ["x", "y", None, None]
+    assert not one.is_waiting
+    for waiting in ("join_request", "sync_request"):
+        setattr(one, waiting, RequestId(1))
+        assert one.is_waiting
+        setattr(one, waiting, None)
+
+
 def test_generations_count_on_and_begin_anew_at_the_end() -> None:
     group = group_of(member("a"))
     group.go(Change.MEMBERS_CHANGED, 5)
@@ -233,6 +257,10 @@ def test_what_a_record_does_not_say_is_not_known() -> None:
     assert (offset.leader_epoch, offset.metadata, offset.expire_timestamp) == (-1, "", -1)
     assert offset.topic_id == ZERO_UUID
     group = GroupMetadataValue(protocol_type="consumer", generation=1, members=[])
+    one = MemberMetadata(
+        member_id="m", client_id="c", client_host="h", session_timeout=1, subscription=b"", assignment=b""
+    )
+    assert (one.rebalance_timeout, one.group_instance_id) == (-1, None)
     assert (group.protocol, group.leader, group.current_state_timestamp) == (None, None, -1)
     assert ClassicMemberMetadata().session_timeout_ms == 0
     assert ConsumerGroupMetadataValue(epoch=1).metadata_hash == 0
@@ -240,6 +268,26 @@ def test_what_a_record_does_not_say_is_not_known() -> None:
     assert ShareGroupTargetAssignmentMetadataValue(assignment_epoch=1).assignment_timestamp == 0
     member_value = ConsumerGroupMemberMetadataValue(client_id="c", client_host="h")
     assert (member_value.rebalance_timeout_ms, member_value.server_assignor) == (-1, None)
+
+
+# What it is told to do.
+
+DEFAULTS = {
+    "session_timeout_ms_min": 6_000,
+    "session_timeout_ms_max": 1_800_000,
+    "initial_rebalance_delay_ms": 3_000,
+    "group_size_max": 2_147_483_647,
+    "offset_metadata_length_max": 4_096,
+    "offsets_retention_ms": 604_800_000,
+    "retention_check_interval_ms": 600_000,
+}
+"""Kafka's documentation says so."""
+
+
+def test_settings_are_those_of_kafka_unless_somebody_says_else() -> None:
+    settings = GroupSettings()
+    assert {name: getattr(settings, name) for name in DEFAULTS} == DEFAULTS
+    assert (settings.consumer, settings.share) == (ConsumerGroupSettings(), ShareGroupSettings())
 
 
 # What is told of it.

@@ -81,6 +81,17 @@ def test_one_that_comes_back_while_it_waits_fences_the_one_that_waits() -> None:
     assert world.taken(second, JoinGroupResponse).generation_id == 1
 
 
+def test_one_that_comes_back_fences_the_one_that_waits_for_its_part() -> None:
+    world = Coordinated()
+    joins = [world.join(instance_id=name) for name in "ij"]
+    world.pass_ms(10_000)
+    _, old = [world.taken(join, JoinGroupResponse).member_id for join in joins]
+    sync = world.sync(old, 1, instance_id="j")
+    assert sync not in world.answers
+    world.join(instance_id="j")
+    assert world.refused(sync) == Code.FENCED_INSTANCE_ID
+
+
 def test_one_that_comes_back_with_another_protocol_starts_a_rebalance() -> None:
     world = Coordinated(GroupSettings(initial_rebalance_delay_ms=1))
     both = (("range", subscription("t")), ("sticky", subscription("t")))

@@ -314,6 +314,7 @@ def test_pending_offsets_take_memory_that_is_bounded() -> None:
     for producer_id in producers:
         assert world.txn_commit_codes(world.txn_commit({T0: 5}, producer_id)) == [0]
     assert world.refused(world.txn_commit({T0: 5}, 100)) == Code.TRANSACTION_ABORTABLE
+    assert world.refused(world.txn_commit({T0: 5}, 100, api_version=4)) == Code.TRANSACTION_ABORTABLE
     assert world.refused(world.txn_commit({T0: 5}, 100, api_version=3)) == Code.COORDINATOR_LOAD_IN_PROGRESS
     used_bytes = world.memory.used_bytes
     world.fail_over()

@@ -107,7 +107,6 @@ def on_join(journal: GroupJournal, at: Moment, group: Group, joiner: Joiner, rng
     elif member_id in group.pending:
         if request.group_instance_id is not None:
             raise refusal(Code.UNKNOWN_MEMBER_ID, f"{member_id!r} was given to a dynamic member, not to a static one")
-        rebalance.drop_pending(journal, group, member_id)
         _add(journal, at, group, joiner, member_id)
     else:
         _rejoin(journal, at, group, joiner)
@@ -239,8 +238,6 @@ def _rejoin(journal: GroupJournal, at: Moment, group: Group, joiner: Joiner) -> 
     member = group.member(joiner.request.member_id, joiner.request.group_instance_id)
     is_same = member.protocols == joiner.protocols
     is_leader = group.leader_id == member.member_id
-    if group.state is GroupState.EMPTY:
-        raise refusal(Code.UNKNOWN_MEMBER_ID, f"group {group.group_id!r} is empty: join again")
     if member.join_request is not None:
         _answer_superseded(journal, group, member)
     group.park_join(member, joiner.request_id)
@@ -304,8 +301,6 @@ def on_sync(journal: GroupJournal, at: Moment, group: Group, request: SyncGroupR
                 f"group {group.group_id!r} is of type {group.protocol_type!r} with {group.protocol_name!r}, "
                 f"not of {request.protocol_type!r} with {request.protocol_name!r}",
             )
-    if group.state is GroupState.EMPTY:
-        raise refusal(Code.UNKNOWN_MEMBER_ID, f"group {group.group_id!r} is empty: join again")
     if group.state is GroupState.PREPARING_REBALANCE:
         raise refusal(Code.REBALANCE_IN_PROGRESS, f"group {group.group_id!r} is rebalancing: join again")
     if member.sync_request is not None:
@@ -333,8 +328,6 @@ def on_heartbeat(
             it as well.
     """
     member = group.member_of_generation(request.member_id, request.group_instance_id, request.generation_id)
-    if group.state is GroupState.EMPTY:
-        raise refusal(Code.UNKNOWN_MEMBER_ID, f"group {group.group_id!r} is empty: join again")
     if not member.is_new:
         rebalance.extend_session(journal, at, member)
     if group.state is GroupState.PREPARING_REBALANCE:

@@ -190,8 +190,6 @@ def check_record(record: KeyValue) -> None:
     if version in OFFSET_KEY_VERSIONS:
         if value is not None:
             check_offset(value)
-        if len(key) < 10:
-            raise CorruptLogError(f"the key of an offset has {len(key)} bytes")
     elif version == GROUP_KEY_VERSION:
         if len(names_in(key[2:])) != 1:
             raise CorruptLogError("the key of a group does not hold one name")
