@@ -158,7 +158,7 @@ def _expressions(node: ast.expr) -> Iterator[str]:
         case ast.IfExp(body=body, orelse=otherwise):
             yield ast.unparse(body)
             yield ast.unparse(otherwise)
-        case ast.Attribute(value=ast.Name(id="Code")):
+        case ast.Attribute(value=ast.Name(id="Code")) if ast.unparse(node) != _CODE:
             yield _CODE
         case ast.Dict(keys=keys, values=entries):
             for at in range(len(keys)):

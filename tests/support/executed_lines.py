@@ -61,6 +61,25 @@ def counted_turns() -> Iterator[tuple[Turns, CodeType]]:
         yield turns, counting.__code__
 
 
+def in_turn(pieces: Generator[None, None, T], turns: Turns, *, spare: int = 0) -> Generator[None, None, T]:
+    """The same work. No piece of it ends before a `Pace` says so.
+
+    Args:
+        spare: how many may, of work that knows that it took long enough.
+    """
+    while True:
+        before = turns.count
+        try:
+            next(pieces)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if turns.count == before:
+            spare -= 1
+            assert spare >= 0, "it gave way before its pace said so"
+        yield
+
+
 def longest_piece(pieces: Generator[None, None, T]) -> tuple[int, T]:
     """The lines of the longest of the pieces that work is done in, and what comes of it.
 

@@ -10,6 +10,7 @@ from support.fixtures.coordinated_consumers import Consumers
 from tidelog.base.errors import Code
 from tidelog.base.ids import Offset
 from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.consumer import assignment, consumer_members
 from tidelog.coordinator.groups.consumer.group import ConsumerGroupState
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
 from tidelog.coordinator.groups.consumer.target_assignments import AT_ONCE_MAX
@@ -118,6 +119,52 @@ def test_a_static_member_that_is_replaced_meanwhile_gets_what_was_meant_for_its_
     assert "b" not in world.group.targets
     world.settle("a", "c")
     assert len(world.owned("c")) == MANY
+
+
+def test_a_static_member_that_leaves_for_a_while_is_away_whatever_is_being_done_about_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(assignment, "PIECE", 1)
+    monkeypatch.setattr(consumer_members, "AT_ONCE_MAX", 0)
+    for count in range(40):
+        world = Large(AT_ONCE, topics={"t": 3})
+        for one in "ab":
+            world.join(one, instance_id=f"i-{one}")
+            world.all_pieces()
+        moving = world.beat("a", 1, instance_id="i-a")
+        for _ in range(count):
+            if world.coordinator.next_deadline_ms() == 0:
+                world.piece()
+        is_moved = moving in world.answers
+        world.heard(world.beat("a", -2, instance_id="i-a"))
+        world.all_pieces()
+        assert world.group.current("a").is_away, count
+        assert moving in world.answers, count
+        if is_moved:
+            break
+    assert count > 3, "some were asked in between"
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_a_member_that_is_moved_on_in_pieces_has_its_time_to_give_up(
+    moves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer_members, "AT_ONCE_MAX", 0)
+    world = Large(AT_ONCE, topics={"t": 4})
+    for one in "ab":
+        world.join(one)
+        world.all_pieces()
+    world.beat("a", 1)
+    world.all_pieces()
+    assert world.group.current("a").revoking
+    for _ in range(3):
+        world.pass_ms(20_000)
+        owned = {"t": {0, 1}} if moves else {"t": {0, 1, 2, 3}}
+        for one in "ab":
+            if one in world.group.subscriptions:
+                world.beat(one, world.group.current(one).member_epoch, owned=owned if one == "a" else None)
+                world.all_pieces()
+    assert ("a" in world.group.subscriptions) == moves
 
 
 def test_a_leader_that_fails_within_leaves_what_the_next_one_goes_on_from(world: Large) -> None:

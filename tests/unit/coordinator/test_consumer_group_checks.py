@@ -27,7 +27,7 @@ from tidelog.coordinator.groups.consumer.conversion import (
     read_subscription,
 )
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup
-from tidelog.coordinator.groups.consumer.group_change import preferred_assignor
+from tidelog.coordinator.groups.consumer.group_change import GroupChange, preferred_assignor
 from tidelog.coordinator.groups.consumer.heartbeat_checks import (
     TOPIC_NAMES_MAX,
     Lists,
@@ -339,6 +339,22 @@ def test_a_member_commits_what_it_had_in_its_epoch(
     assert code_of(commit_checks.check_commit, group, topics, request, options.get("api_version", 9)) is code
 
 
+@pytest.mark.parametrize(("epoch", "code"), [(-1, Code.NONE), (0, Code.UNKNOWN_MEMBER_ID), (5, Code.UNKNOWN_MEMBER_ID)])
+def test_anybody_commits_to_a_group_without_members_and_says_that_it_is_nobody(epoch: int, code: Code) -> None:
+    request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=epoch, member_id="a", topics=[])
+    assert code_of(commit_checks.check_commit, group_of(), known(t=1), request, 9) is code
+
+
+def test_while_topics_are_not_known_a_member_commits_in_its_own_epoch_alone() -> None:
+    group, _ = committing()
+    for epoch, code in ((5, Code.NONE), (4, Code.STALE_MEMBER_EPOCH)):
+        topic = OffsetCommitRequestTopic(
+            name="t", partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=7)]
+        )
+        request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=epoch, member_id="a", topics=[topic])
+        assert code_of(commit_checks.check_commit, group, None, request, 9) is code
+
+
 @pytest.mark.parametrize(
     ("member_id", "instance_id", "epoch", "partitions", "code"),
     [
@@ -425,6 +441,19 @@ def test_the_assignor_is_that_of_most_members_or_stands_first() -> None:
     assert preferred_assignor(Counter(), ("uniform", "range")) == "uniform"
     assert preferred_assignor(Counter({"range": 1, None: 5}), ("uniform", "range")) == "range"
     assert preferred_assignor(Counter({"range": 1, "uniform": 1}), ("range", "uniform")) == "range"
+
+
+def test_a_static_member_that_comes_back_is_assigned_from_what_its_former_self_was_to_have() -> None:
+    group = group_of(a=plain("i"), b=plain())
+    group.set_target("a", {T: frozenset((0, 1))})
+    group.set_target("b", {T: frozenset((2,))})
+    change = GroupChange(group, known(t=3), SETTINGS)
+    change.replace_static("a", "c")
+    change.subscribe("c", plain("i"))
+    wanted = change.assignment_input()
+    assert set(wanted.subscriptions) == {"b", "c"}
+    assert wanted.targets["c"] == {T: frozenset((0, 1))}
+    assert wanted.targets["b"] == {T: frozenset((2,))}
 
 
 # Classic members.

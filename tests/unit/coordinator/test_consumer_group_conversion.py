@@ -16,6 +16,7 @@ from tidelog.journal import RequestId
 from tidelog.wire.compile import encode
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
 from tidelog.wire.messages.api_12_heartbeat import HeartbeatResponse
+from tidelog.wire.messages.api_13_leave_group import LeaveGroupResponse
 from tidelog.wire.messages.api_14_sync_group import SyncGroupResponse
 from tidelog.wire.messages.consumer_protocol import (
     ConsumerProtocolPartitions,
@@ -23,6 +24,7 @@ from tidelog.wire.messages.consumer_protocol import (
     assigned_partitions,
 )
 
+AT_ONCE = GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=0))
 T = topic_id("t")
 EVERYTHING = b"\0\0\0\0\0\1\0\1t\0\0\0\4\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\3\xff\xff\xff\xff"
 
@@ -83,6 +85,74 @@ def test_members_of_both_protocols_share_the_partitions() -> None:
     assert world.refused(world.heartbeat(classic, 1)) == Code.ILLEGAL_GENERATION
     assert world.refused(world.sync(classic, 1)) == Code.ILLEGAL_GENERATION
     assert world.refused(world.heartbeat("a", 2)) == Code.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "protocol_name", "fits"),
+    [
+        (None, None, True),
+        ("consumer", "range", True),
+        ("consumer", None, True),
+        (None, "range", True),
+        ("connect", "range", False),
+        ("connect", None, False),
+        ("consumer", "other", False),
+        (None, "other", False),
+    ],
+)
+def test_a_classic_member_syncs_as_it_joined(protocol_type: str | None, protocol_name: str | None, fits: bool) -> None:
+    world, classic = upgraded()
+    sync = world.sync(classic, 2, protocol_type=protocol_type, protocol_name=protocol_name)
+    if fits:
+        answer = world.taken(sync, SyncGroupResponse)
+        assert (answer.protocol_type, answer.protocol_name, len(parts(answer))) == ("consumer", "range", 2)
+    else:
+        assert world.refused(sync) == Code.INCONSISTENT_GROUP_PROTOCOL
+
+
+@pytest.mark.parametrize("is_upgrade", [False, True])
+def test_of_what_a_classic_member_offers_the_first_says_what_it_wants(is_upgrade: bool) -> None:
+    protocols = (("range", subscription("t")), ("other", subscription("u", "v")))
+    if is_upgrade:
+        world = Consumers(AT_ONCE)
+        join = world.join(api_version=3, protocols=protocols)
+        world.pass_ms(3_000)
+        member_id = world.taken(join, JoinGroupResponse).member_id
+        world.sync(member_id, 1, {member_id: EVERYTHING})
+        world.enter("a")
+    else:
+        world, _ = upgraded()
+        member_id = world.taken(world.join(api_version=3, protocols=protocols), JoinGroupResponse).member_id
+    assert world.group.subscriptions[member_id].topic_names == ("t",)
+
+
+@pytest.mark.parametrize("api_version", [3, 4])
+def test_old_classic_members_are_in_a_consumer_group_at_once(api_version: int) -> None:
+    world, _ = upgraded()
+    joined = world.taken(world.join(api_version=api_version), JoinGroupResponse)
+    is_in = api_version < 4
+    assert joined.error_code == (Code.NONE if is_in else Code.MEMBER_ID_REQUIRED)
+    assert (joined.member_id in world.group.subscriptions) == is_in
+    static = world.taken(world.join(instance_id="i", api_version=api_version), JoinGroupResponse)
+    assert static.member_id in world.group.subscriptions, "its name is enough"
+
+
+def test_classic_members_have_a_whole_session_once_their_group_is_another_one() -> None:
+    world, classic = world_with()
+    world.pass_ms(SESSION_MS - 1)
+    world.enter("a")
+    world.pass_ms(SESSION_MS - 1)
+    assert classic in world.group.subscriptions
+    world.pass_ms(1)
+    assert classic not in world.group.subscriptions
+
+
+def test_an_old_client_that_is_no_member_is_told_so_when_it_leaves() -> None:
+    world, classic = upgraded()
+    for member_id, code in (("nobody", Code.UNKNOWN_MEMBER_ID), (classic, Code.NONE)):
+        answer = world.taken(world.leave((member_id, None), api_version=2), LeaveGroupResponse)
+        assert (answer.error_code, answer.members) == (code, [])
+    assert set(world.group.subscriptions) == {"a"}
 
 
 def test_a_failover_keeps_members_of_both_protocols() -> None:

@@ -5,14 +5,41 @@ from __future__ import annotations
 import pytest
 
 from support.fixtures.coordinated_consumers import Consumers, topic_id
+from support.fixtures.coordinated_sharers import Sharers
 from tidelog.base.errors import Code
 from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.consumer import assignment, consumer_groups, consumer_members
 from tidelog.coordinator.groups.consumer.consumer_groups import METADATA_WAIT_MS
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
 from tidelog.journal import RequestId
 
 AT_ONCE = GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=0))
 SESSION_MS = 45_000
+
+
+@pytest.fixture(autouse=True, params=["at once", "in pieces"])
+def in_pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """What members see does not depend on whether it is done at once, or takes long."""
+    if request.param == "at once":
+        return False
+    monkeypatch.setattr(assignment, "PIECE", 1)
+    monkeypatch.setattr(consumer_members, "AT_ONCE_MAX", 0)
+    monkeypatch.setattr(consumer_groups, "NAMES_AT_ONCE", 0)
+    send, tell = Consumers.send, Consumers.tell
+
+    def send_and_finish(self: Consumers, *args: object, **options: object) -> RequestId:
+        request_id = send(self, *args, **options)  # type: ignore[arg-type]
+        self.finish_pieces()
+        return request_id
+
+    def tell_and_finish(self: Consumers, *changed: str, **options: bool) -> None:
+        tell(self, *changed, **options)
+        if self.coordinator.is_active:
+            self.finish_pieces()
+
+    monkeypatch.setattr(Consumers, "send", send_and_finish)
+    monkeypatch.setattr(Consumers, "tell", tell_and_finish)
+    return True
 
 
 def world_of(*members: str, **topics: int) -> Consumers:
@@ -82,6 +109,28 @@ def test_who_joins_again_gets_back_what_it_had() -> None:
     answer = world.enter("a")
     assert (answer.member_epoch, world.told(answer)) == (2, {"t": {0, 1}})
     assert world.group.epoch == epoch, "nobody need be reassigned"
+
+
+def test_who_joins_again_has_what_it_has_since_it_has_it() -> None:
+    world = world_of("a", "b")
+    world.enter("c", topics=["u"])
+    settle(world, "a", "b")
+    before = world.group.current("a").assigned
+    assert {epoch for held in before.values() for epoch in held.values()} == {1}
+    world.enter("a")
+    assert world.group.current("a").assigned == before
+    commit = world.commit({("t", min(parts(world, "a"))): 1}, "a", 1, api_version=9)
+    assert world.commit_codes(commit) == [Code.NONE]
+
+
+def test_a_member_of_another_kind_of_group_is_told_so() -> None:
+    world = Sharers(AT_ONCE)
+    world.share_beat("a", 0, topics=["t"])
+    world.pass_ms(0)
+    for epoch in (0, 1, -1):
+        request = world.beat("b", epoch, topics=["t"], owned={} if epoch == 0 else None, rebalance_ms=1)
+        assert world.refused(request) == Code.GROUP_ID_NOT_FOUND
+    assert not world.consumers.groups
 
 
 def test_a_full_heartbeat_is_told_everything() -> None:

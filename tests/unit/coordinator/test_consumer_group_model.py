@@ -20,6 +20,7 @@ from support.fixtures.coordinated import CountingRng
 from support.fixtures.coordinated_consumers import Consumers
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import Offset, TopicId
+from tidelog.coordinator.deadlines import Cause
 from tidelog.coordinator.groups import GroupCoordinator, GroupSettings
 from tidelog.coordinator.groups.consumer import (
     assignment,
@@ -239,6 +240,15 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.fail_over_to_another()
 
     # Checks.
+
+    @invariant()
+    def no_alarm_is_left_of_who_is_gone(self) -> None:
+        coordinator = self.world.coordinator
+        for cause, group_id, member_id in coordinator._journal.deadlines._due_ms:
+            if cause in (Cause.CONSUMER_SESSION, Cause.CONSUMER_REVOCATION):
+                assert member_id in self.world.consumers.groups[group_id].subscriptions
+            else:
+                assert group_id in coordinator.groups
 
     @invariant()
     def no_partition_is_read_twice(self) -> None:

@@ -10,9 +10,10 @@ from support.fixtures.coordinated_consumers import Consumers
 from tidelog.base.errors import Code
 from tidelog.base.ids import Offset
 from tidelog.coordinator.groups import GroupSettings
-from tidelog.coordinator.groups.consumer import pattern_searches
+from tidelog.coordinator.groups.consumer import assignment, pattern_searches
 from tidelog.coordinator.groups.consumer.recorded import member_record, pattern_record
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
+from tidelog.coordinator.groups.consumer.target_assignments import RECORD_WORK
 
 AT_ONCE = GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=0))
 
@@ -73,6 +74,33 @@ def test_topics_that_do_not_match_change_nothing() -> None:
     assert (world.group.epoch, len(world.log)) == (epoch, written)
 
 
+def test_nothing_is_looked_up_again_though_topics_get_more_partitions() -> None:
+    world = world_with(abc=1, xyz=1)
+    world.make(abc=2, xyz=2)
+    assert world.consumers.next_ms is None
+    world.tell(has_moved=True)
+    assert world.consumers.next_ms is None
+    world.make(abd=1)
+    assert world.consumers.next_ms == 0
+
+
+def test_the_topics_of_many_patterns_are_noted_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Consumers(AT_ONCE, topics={"abc": 1})
+    count = 60
+    for number in range(count):
+        world.enter("a", topics=None, pattern="ab.*", group_id=f"g{number}")
+    world.pass_ms(0)
+    monkeypatch.setattr(assignment, "PIECE", 5 * RECORD_WORK)
+    world.make(abd=1)
+    steps = 0
+    while world.consumers.next_ms is not None:
+        world.coordinator.on_time(now_ms=world.now_ms, wall_ms=world.wall_ms)
+        world.drive()
+        steps += 1
+    assert all(set(group.topics) == {"abc", "abd"} for group in world.consumers.groups.values())
+    assert steps >= count // 5
+
+
 def test_a_pattern_that_matches_nothing_is_looked_up_once() -> None:
     world = world_with(xyz=1)
     assert world.group.epoch == 1
@@ -93,6 +121,19 @@ def test_many_names_take_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     world.pass_ms(0)
     assert world.group.matched["ab.*"].topics == {"ab1", "ab2", "ab3", "ab4", "abc"}
     assert world.group.matched["ab[01]"].topics == {"ab1"}
+
+
+def test_names_are_matched_as_many_at_once_as_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pattern_searches, "STEP_NAMES_MAX", 5)
+    world = Consumers(AT_ONCE, topics={f"ab{number:02}": 1 for number in range(40)})
+    world.enter("a", topics=None, pattern="ab.*")
+    steps = 0
+    while world.consumers.next_ms is not None:
+        world.coordinator.on_time(now_ms=0, wall_ms=world.wall_ms)
+        world.drive()
+        steps += 1
+    assert len(world.group.topics) == 40
+    assert 40 / 5 <= steps <= 40 / 5 + 3, "the pattern is compiled before, and its topics are noted afterwards"
 
 
 def test_a_pattern_that_nobody_wants_is_forgotten() -> None:

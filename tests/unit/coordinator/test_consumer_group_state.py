@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from support.examples import examples
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import TopicId
+from tidelog.coordinator.groups.consumer.assignment import Pace, finished
 from tidelog.coordinator.groups.consumer.group import (
     PARTITION_BYTES,
     ConsumerGroup,
@@ -189,6 +190,30 @@ def test_an_instance_id_is_of_the_member_that_had_it_last() -> None:
     group.set_subscription("b", static(None))
     group.set_subscription("c", None)
     assert group.static_members == {}
+
+
+def test_a_new_group_has_seen_nothing() -> None:
+    group = ConsumerGroup("g")
+    assert (group.epoch, group.target_epoch, group.metadata_hash, group.consumer_count) == (None, 0, 0, 0)
+    assert (group.seen_version, group.is_to_be_looked_at, group.topics_hash, group.indexed) == (-1, False, None, None)
+    assert (group.assigned_at_ms, group.size_bytes) == (None, GROUP_BYTES + 2)
+    assert group.is_gone
+    assert group.state is ConsumerGroupState.EMPTY
+    assert CurrentAssignment() == NEW_MEMBER == CurrentAssignment(0, 0, ConsumerMemberState.STABLE, {}, {})
+    assert ConsumerSubscription("c", "h") == ConsumerSubscription("c", "h", None, None, (), None, -1, None, None)
+
+
+def test_nobody_owns_what_it_is_only_about_to_have() -> None:
+    group = ConsumerGroup("g")
+    before, after = CurrentAssignment(1, 1, assigned={U: {0: 1}}), CurrentAssignment(2, 1, assigned={T: {0: 2}})
+    finished(group.index("a", NEW_MEMBER, after, Pace()))
+    assert group.owner(T, 0) is None, "it has nothing yet"
+    group.set_current("a", before)
+    finished(group.index("a", before, after, Pace()))
+    assert (group.owner(T, 0), group.owner(U, 0)) == (None, "a")
+    group.indexed = after
+    group.set_current("a", after)
+    assert (group.owner(T, 0), group.owner(U, 0)) == ("a", None)
 
 
 def test_who_is_no_member_is_unknown() -> None:

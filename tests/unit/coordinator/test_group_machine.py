@@ -313,6 +313,11 @@ class GroupMachine(RuleBasedStateMachine):
             }
 
     @invariant()
+    def no_alarm_is_left_of_what_is_gone(self) -> None:
+        coordinator = self.world.coordinator
+        assert {alarm.group_id for alarm in coordinator._journal.deadlines._due_ms} <= coordinator.groups.keys()
+
+    @invariant()
     def nothing_is_kept_of_what_was_answered(self) -> None:
         assert not self.world.coordinator._journal.pending_member_ids.keys() & self.world.answers.keys()
 

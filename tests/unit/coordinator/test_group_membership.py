@@ -73,6 +73,17 @@ def test_the_first_rebalance_waits_no_longer_than_members_allow() -> None:
     assert world.taken(join, JoinGroupResponse).generation_id == 1
 
 
+def test_members_that_have_no_longer_than_the_first_wait_are_not_kept_waiting() -> None:
+    for rebalance_ms in (DELAY_MS - 1, DELAY_MS):
+        world = Coordinated()
+        join = world.join(api_version=3, rebalance_ms=rebalance_ms)
+        world.pass_ms(DELAY_MS - 1)
+        world.join(api_version=3, rebalance_ms=rebalance_ms)
+        assert join not in world.answers
+        world.pass_ms(1)
+        assert len(world.taken(join, JoinGroupResponse).members) == 2
+
+
 def test_without_a_delay_a_member_is_alone_at_first() -> None:
     world = Coordinated(GroupSettings(initial_rebalance_delay_ms=0))
     answer = world.taken(world.join(api_version=3), JoinGroupResponse)

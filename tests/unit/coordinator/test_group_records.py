@@ -284,6 +284,30 @@ def test_old_keys_name_the_same_offsets() -> None:
     assert split_offset_key(key) == (key[2:-4], 1)
 
 
+def test_names_may_be_empty() -> None:
+    """An offset may be of the group without a name: that of consumers of before."""
+    assert names_in(split_offset_key(offset_key("", "t", 3))[0]) == ("", "t")
+    assert names_in(b"") == ()
+
+
+@pytest.mark.parametrize("partition", [0, 1, 0x01020304, 2**31 - 1, -1])
+def test_the_key_of_an_offset_is_split_into_its_names_and_the_partition(partition: int) -> None:
+    names, found = split_offset_key(offset_key("grüp", "t", partition))
+    assert (names_in(names), found) == (("grüp", "t"), partition)
+
+
+def test_an_offset_is_for_the_topic_that_it_was_committed_for_or_for_any_if_that_is_not_known() -> None:
+    other = UUID(int=7)
+    for of, asked, is_for in (
+        (TOPIC_ID, TOPIC_ID, True),
+        (TOPIC_ID, other, False),
+        (TOPIC_ID, ZERO_UUID, True),
+        (ZERO_UUID, other, True),
+        (ZERO_UUID, ZERO_UUID, True),
+    ):
+        assert OFFSETS[3][1]._replace(topic_id=of).is_for(asked) == is_for
+
+
 def test_tombstones_of_what_is_not_there_change_nothing() -> None:
     state = RecordedGroups()
     state.apply((offset_key("g", "t", 1), None))

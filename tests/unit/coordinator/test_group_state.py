@@ -135,6 +135,18 @@ def test_a_static_member_that_comes_back_keeps_its_place() -> None:
     assert refused.value.code is Code.ILLEGAL_GENERATION
 
 
+def test_of_two_members_of_one_static_name_the_last_has_it_until_it_goes() -> None:
+    """No leader records such a group; a tool may."""
+    for first in "ab":
+        group = group_of(member("a", instance_id="i"), member("b", instance_id="i"), member("c"))
+        assert group.static_members == {"i": "b"}
+        group.remove(group.members[first])
+        assert group.static_members == ({"i": "b"} if first == "a" else {})
+        for one in list(group.members.values()):
+            group.remove(one)
+        assert group.static_members == {}
+
+
 def test_what_a_group_takes_is_given_back_to_the_last_byte() -> None:
     memory = CoordinatorMemory(1 << 60)
     group = Group("name", memory)
@@ -243,6 +255,7 @@ def test_a_group_is_restored_as_it_was_recorded() -> None:
     value.current_state_timestamp = -1
     old = restored("g", value, CoordinatorMemory(1 << 60))
     assert (old.members["a"].rebalance_timeout_ms, old.state_timestamp_ms) == (9, None)
+    assert old.value().current_state_timestamp == -1
     empty = restored("g", group_of().value(), CoordinatorMemory(1 << 60))
     assert (empty.state, empty.protocol_type, empty.members) == (GroupState.EMPTY, None, {})
     fresh = group_of()

@@ -43,6 +43,16 @@ def test_one_that_comes_back_keeps_its_part_without_a_rebalance() -> None:
     assert world.taken(world.heartbeat(answer.member_id, 1, instance_id="j"), HeartbeatResponse)
 
 
+def test_one_that_comes_back_is_told_of_as_it_is_now() -> None:
+    world = Coordinated()
+    static_group(world, "i", "j")
+    world.join(instance_id="j", client_id="another", session_ms=3 * SESSION_MS, rebalance_ms=7)
+    one = world.described().members[1]
+    assert (one.group_instance_id, one.client_id, one.client_host) == ("j", "another", "/127.0.0.1")
+    world.pass_ms(3 * SESSION_MS - 1)
+    assert [one.group_instance_id for one in world.described().members] == ["j"], "it has the session it asked for"
+
+
 def test_its_old_self_is_fenced() -> None:
     world = Coordinated()
     _, old = static_group(world, "i", "j")

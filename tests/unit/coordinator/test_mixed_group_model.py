@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from support.examples import examples
 from support.fixtures.coordinated_consumers import Consumers, topic_id
 from tidelog.base.errors import Code, KafkaError
+from tidelog.coordinator.deadlines import Cause
 from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
 from tidelog.journal import RequestId
@@ -138,6 +139,15 @@ class MixedGroupMachine(RuleBasedStateMachine):
         assert sorted(read) == list(range(5)), [(one, self.world.now_ms) for one in self.clients]
 
     # Checks.
+
+    @invariant()
+    def no_alarm_is_left_of_who_is_gone(self) -> None:
+        coordinator = self.world.coordinator
+        for cause, group_id, member_id in coordinator._journal.deadlines._due_ms:
+            if cause in (Cause.CONSUMER_SESSION, Cause.CONSUMER_REVOCATION):
+                assert member_id in self.world.consumers.groups[group_id].subscriptions
+            else:
+                assert group_id in coordinator.groups
 
     @invariant()
     def no_partition_is_read_twice(self) -> None:

@@ -8,6 +8,7 @@ from support.fixtures.coordinated_sharers import Sharers
 from tidelog.base.errors import Code
 from tidelog.base.ids import Offset
 from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.consumer import assignment
 from tidelog.coordinator.groups.share import group_states
 from tidelog.coordinator.groups.share.recorded import member_tombstones
 from tidelog.coordinator.groups.share.requests import DeleteStates, InitializeStates, LookForStates, RaiseStates
@@ -370,6 +371,18 @@ def test_nothing_is_altered_that_is_being_deleted() -> None:
     world.answers_at_once = False
     world.forget("t")
     assert world.altered(world.alter({"t": {0: 1}})) == {("t", 0): Code.COORDINATOR_NOT_AVAILABLE}
+
+
+def test_who_hangs_up_before_its_turn_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = emptied(t=2)
+    monkeypatch.setattr(assignment, "PIECE", 1)
+    first = world.alter({"t": {0: 7}})
+    second = world.alter({"t": {0: 8}})
+    world.coordinator.on_disconnected(second, now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.pass_ms(0)
+    assert world.altered(first) == {("t", 0): Code.NONE}
+    assert second not in world.answers
+    assert world.starts("t")[0] == 7
 
 
 # Forget a group.

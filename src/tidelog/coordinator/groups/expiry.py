@@ -75,7 +75,6 @@ class OffsetExpiry:
         if group is not None and group.state is GroupState.EMPTY and not group.pending and not keeps_offsets:
             if group.is_recorded:
                 records.append((group_key(group_id), None))
-                group.is_recorded = False
             group.go(Change.DELETED, at.wall_ms)
             del self._groups[group_id]
         consumer_group = journal.state.consumer_groups.get(group_id)

@@ -1,0 +1,491 @@
+"""Which states share groups (KIP-932) begin with, and when: how many at once, at which epoch, and what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from uuid import UUID
+
+import pytest
+
+from support.executed_lines import Turns, counted_turns, in_turn
+from support.fixtures.coordinated_sharers import Sharers
+from tidelog.base.errors import Code, refusal
+from tidelog.base.ids import TopicId
+from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.consumer import assignment
+from tidelog.coordinator.groups.share import group_states, share_groups
+from tidelog.coordinator.groups.share.assignment_runs import ShareAssignmentRuns
+from tidelog.coordinator.groups.share.group_states import LOOK_INTERVAL_MS, TOPICS_AT_ONCE_MAX, _may_have_any
+from tidelog.coordinator.groups.share.group_work import GroupWork
+from tidelog.coordinator.groups.share.requests import DeleteStates, InitializeStates, LookForStates, RaiseStates
+from tidelog.coordinator.groups.share.settings import ShareGroupSettings
+from tidelog.coordinator.groups.share.states import STATE_BYTES, RecordedStates, TopicStates
+
+AT_ONCE = GroupSettings(share=ShareGroupSettings(assignment_interval_ms=0))
+LATER = Code.COORDINATOR_NOT_AVAILABLE
+
+
+def asking(**topics: int) -> Sharers:
+    """Share coordinators take their time."""
+    return Sharers(AT_ONCE, topics=topics, answers_at_once=False)
+
+
+def asked(world: Sharers) -> list[tuple[str, list[tuple[str, int]]]]:
+    """What share coordinators were asked and have not answered: the kind, and the partitions."""
+    names = {world.state_id(name, 0)[0]: name for name in world.topics}
+    found = []
+    for _, send in world.pending:
+        request = send.request
+        assert isinstance(request, InitializeStates | RaiseStates | LookForStates | DeleteStates)
+        ids = [(names[topic_id], int(partition)) for topic_id, partition in request.ids]
+        found.append((type(request).__name__.removesuffix("States"), ids))
+    return found
+
+
+def answer(world: Sharers, *codes: Code, index: int = 0) -> None:
+    """One of them is answered, and does nothing where that is an error."""
+    _, send = world.pending.pop(index)
+    outcomes = world._done(send.request)
+    told = tuple(one if code is Code.NONE else refusal(code) for one, code in zip(outcomes, codes, strict=True))
+    world.coordinator.on_sent(send.send_id, told, now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.drive()
+
+
+def of(name: str, *partitions: int) -> list[tuple[str, int]]:
+    return [(name, one) for one in partitions]
+
+
+# How many.
+
+
+def test_no_more_is_begun_than_may_be_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_states, "BEGUN_AT_ONCE_MAX", 3)
+    world = asking(t=2, u=3)
+    world.share("a", "t")
+    world.share("b", "u")
+    assert asked(world) == [("Initialize", of("t", 0, 1)), ("Initialize", of("u", 0))]
+    world.share_on("a")
+    world.share_on("b")
+    assert len(world.pending) == 2, "there is no place for more"
+    answer(world, Code.NONE, Code.NONE)
+    assert asked(world) == [("Initialize", of("u", 0))], "the other is waited for: then it goes on"
+    answer(world, Code.NONE)
+    assert asked(world) == [("Initialize", of("u", 1, 2))]
+    world.answer_sends()
+    assert world.starts("u") == dict.fromkeys(range(3))
+
+
+def test_a_topic_that_is_as_large_as_may_be_under_way_is_begun_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_states, "BEGUN_AT_ONCE_MAX", 3)
+    world = asking(t=3)
+    world.share("a")
+    assert asked(world) == [("Initialize", of("t", 0, 1, 2))]
+    world.answer_sends()
+    assert asked(world) == []
+
+
+def test_what_was_not_begun_is_begun_with_a_later_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_states, "BEGUN_AT_ONCE_MAX", 2)
+    world = asking(t=4)
+    world.share("a")
+    answer(world, Code.NONE, LATER)
+    assert asked(world) == [], "an error is followed by a heartbeat, not by the next request at once"
+    world.share_on("a")
+    (beginning,) = asked(world)
+    assert beginning == ("Initialize", of("t", 1, 2))
+    world.answer_sends()
+    assert world.starts("t") == dict.fromkeys(range(4))
+
+
+def test_a_deletion_that_waits_is_not_kept_waiting_by_what_could_be_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_states, "BEGUN_AT_ONCE_MAX", 2)
+    world = asking(t=2, u=2)
+    world.share("a", "t")
+    world.share_beat("a", -1)
+    world.forget("t")
+    world.share("b", "u")
+    assert asked(world) == [("Initialize", of("t", 0, 1))]
+    answer(world, Code.NONE, Code.NONE)
+    assert asked(world) == [("Delete", of("t", 0, 1))]
+    world.share_on("b")
+    assert asked(world) == [("Delete", of("t", 0, 1)), ("Initialize", of("u", 0, 1))]
+
+
+def test_a_heartbeat_that_is_refused_leaves_what_is_lacking_to_the_next() -> None:
+    world = asking(t=2)
+    world.share("a", "t")
+    answer(world, LATER, LATER)
+    world.coordinator.batch_size_bytes_max = world.batch_bytes = 1_000
+    names = [f"{number:0100}" for number in range(20)]
+    assert world.refused(world.share_beat("a", 2, topics=["t", *names])) == Code.INVALID_REQUEST
+    assert asked(world) == []
+    world.share_on("a")
+    assert asked(world) == [("Initialize", of("t", 0, 1))]
+
+
+@pytest.mark.parametrize("room", [0, 1, 3])
+def test_as_many_are_begun_as_find_room_in_memory(room: int, caplog: pytest.LogCaptureFixture) -> None:
+    world = asking(t=1)
+    world.share("a", "t")
+    world.answer_sends()
+    world.share_on("a")
+    world.make(t=10)
+    world.memory.limit_bytes = world.memory.used_bytes + room * 2 * STATE_BYTES + 1
+    for _ in range(2):
+        world.share_on("a")
+    assert asked(world) == ([("Initialize", of("t", *range(1, 1 + room)))] if room else [])
+    assert f"group g: {9 - room} partitions more find no room beside the" in caplog.text
+    world.memory.limit_bytes = 1 << 30
+    world.share_on("a")
+    assert asked(world)[-1] == ("Initialize", of("t", *range(1 + room, 10))), "it is looked at again"
+
+
+def test_what_no_record_holds_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    world = asking(t=300)
+    world.coordinator.batch_size_bytes_max = world.batch_bytes = 800
+    world.share("a", "t")
+    world.answer_sends()
+    for _ in range(3):
+        world.share_on("a")
+    assert asked(world) == []
+    (told,) = {one.getMessage() for one in caplog.records if "no batch" in one.getMessage()}
+    there = len(world.starts("t"))
+    assert told.startswith(f"group g: no batch of 800 bytes holds {300 - there} partitions more")
+
+
+def test_a_topic_that_no_record_holds_keeps_no_other_from_being_read() -> None:
+    world = asking(t=300, u=1)
+    world.coordinator.batch_size_bytes_max = world.batch_bytes = 800
+    world.share("a", "t")
+    world.answer_sends()
+    world.coordinator.batch_size_bytes_max = world.batch_bytes = 1_000
+    world.share_beat("a", world.share_group.current("a").member_epoch, topics=["u"])
+    world.answer_sends()
+    assert world.starts("u") == {0: None}
+
+
+# At which epoch.
+
+
+def epochs_asked(world: Sharers, code: Code, count: int) -> list[int]:
+    """Of the states that are asked for, heartbeat by heartbeat, if each is answered so."""
+    found = []
+    for _ in range(count):
+        _, send = world.pending[0]
+        assert isinstance(send.request, InitializeStates)
+        found.append(send.request.state_epoch)
+        assert send.request.state_epoch == world.share_group.epoch
+        answer(world, code)
+        world.share_on("a")
+    return found
+
+
+def steps(epochs: list[int]) -> list[int]:
+    return [after - before for before, after in pairwise(epochs)]
+
+
+def test_states_of_a_higher_epoch_are_reached_in_steps_that_double() -> None:
+    world = asking(t=1)
+    world.share("a")
+    assert steps(epochs_asked(world, Code.FENCED_STATE_EPOCH, 6)) == [2, 4, 8, 16, 32]
+    assert steps(epochs_asked(world, LATER, 4)) == [1, 1, 1], "nothing says that it is too low"
+    assert steps(epochs_asked(world, Code.FENCED_STATE_EPOCH, 3)) == [2, 4]
+
+
+def test_steps_are_no_longer_than_they_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_states, "EPOCH_STEP_MAX", 5)
+    world = asking(t=1)
+    world.share("a")
+    assert steps(epochs_asked(world, Code.FENCED_STATE_EPOCH, 6)) == [2, 4, 5, 5, 5]
+
+
+@pytest.mark.parametrize("below", [1, 0])
+def test_from_a_high_epoch_on_steps_are_of_one(below: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = asking(t=1)
+    world.share("a")
+    monkeypatch.setattr(group_states, "STEPPED_EPOCH_MAX", world.share_group.epoch + below)
+    assert steps(epochs_asked(world, Code.FENCED_STATE_EPOCH, 2)) == [2 if below else 1]
+
+
+def test_a_step_is_of_one_again_once_states_were_begun() -> None:
+    world = asking(t=1, u=1)
+    world.share("a")
+    epochs_asked(world, Code.FENCED_STATE_EPOCH, 4)
+    answer(world, Code.NONE)
+    world.share_beat("a", world.share_group.current("a").member_epoch, topics=["t", "u"])
+    assert asked(world) == [("Initialize", of("u", 0))]
+    assert steps(epochs_asked(world, LATER, 2)) == [1]
+
+
+def test_what_is_refused_for_good_is_not_asked_for_before() -> None:
+    """Nothing is under way that a higher epoch would have to fence."""
+    world = asking(t=1)
+    world.share("a")
+    before = world.share_group.epoch
+    answer(world, Code.INVALID_REQUEST)
+    assert not world.share_group.known_states.initializing
+    world.share_on("a")
+    assert asked(world) == [("Initialize", of("t", 0))]
+    assert world.share_group.epoch == before
+    answer(world, LATER)
+    assert world.share_group.known_states.initializing, "it may be done yet"
+    world.share_on("a")
+    assert world.share_group.epoch == before + 1
+
+
+def test_an_answer_counts_for_what_was_not_asked_for_anew_since() -> None:
+    world = asking(t=2)
+    world.share("a")
+    first = world.pending[0][1]
+    answer(world, LATER, LATER)
+    world.share_on("a")
+    late = tuple(refusal(Code.INVALID_REQUEST) for _ in range(2))
+    world.coordinator.on_sent(first.send_id, late, now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.drive()
+    assert world.share_group.known_states.initializing
+    world.answer_sends()
+    world.share_on("a")
+    assert world.reads("a") == {"t": {0, 1}}
+
+
+# What is to begin elsewhere.
+
+
+def test_what_is_there_is_raised_and_what_is_not_is_begun() -> None:
+    world = asking(t=3)
+    world.alter({"t": {0: 5}})
+    world.answer_sends()
+    world.alter({"t": {0: 6, 2: 7}})
+    world.pending.clear()
+    world.fail_over()
+    world.share("a")
+    assert asked(world) == [("Raise", of("t", 0)), ("Initialize", of("t", 1, 2))]
+    world.answer_sends()
+    assert world.starts("t") == {0: 5, 1: None, 2: None}
+    assert not world.share_group.known_states.initializing
+
+
+def test_what_cannot_be_raised_is_raised_later_unless_it_is_lost() -> None:
+    world = asking(t=2)
+    world.alter({"t": {0: 5, 1: 5}})
+    world.answer_sends()
+    world.alter({"t": {0: 6, 1: 6}})
+    world.pending.clear()
+    world.fail_over()
+    world.share("a")
+    answer(world, Code.INVALID_REQUEST, LATER)
+    group = world.share_group
+    topic = world.state_id("t", 0)[0]
+    assert not group.known_states.is_initialized(topic, 0)
+    assert group.known_states.is_initialized(topic, 1)
+    world.share_on("a")
+    assert asked(world) == [("Raise", of("t", 1)), ("Initialize", of("t", 0))]
+
+
+# Looking for them.
+
+
+def settled(**topics: int) -> Sharers:
+    """A member reads all, and share coordinators take their time from now on."""
+    world = Sharers(AT_ONCE, topics=topics)
+    world.share("a", *topics)
+    for _ in range(2):
+        world.share_on("a")
+    world.answers_at_once = False
+    return world
+
+
+def keep_alive(world: Sharers, ms: int) -> None:
+    """Let time pass, with a heartbeat now and then."""
+    end_ms = world.now_ms + ms
+    while world.now_ms < end_ms:
+        world.pass_ms(min(20_000, end_ms - world.now_ms))
+        world.share_on("a")
+
+
+def test_states_are_looked_for_an_interval_apart() -> None:
+    world = settled(t=2, u=1)
+    look = ("LookFor", [*of("t", 0, 1), *of("u", 0)])
+    for _ in range(2):
+        keep_alive(world, LOOK_INTERVAL_MS - 1)
+        assert asked(world) == []
+        keep_alive(world, 1)
+        assert asked(world) == [look]
+        world.share_on("a")
+        assert asked(world) == [look]
+        world.answer_sends()
+
+
+def test_one_look_waits_for_another() -> None:
+    world = settled(t=2)
+    keep_alive(world, 3 * LOOK_INTERVAL_MS)
+    assert len(world.pending) == 1
+    world.answer_sends()
+    world.share_on("a")
+    assert len(world.pending) == 1, "it is time for the next"
+
+
+@pytest.mark.parametrize("what", ["begin", "delete"])
+def test_a_look_waits_for_what_is_begun_or_deleted(what: str) -> None:
+    world = settled(t=2)
+    if what == "begin":
+        world.make(t=3)
+        world.share_on("a")
+    else:
+        world.share_beat("a", -1)
+        world.forget("t")
+        world.share("a", "t")
+    (before,) = asked(world)
+    keep_alive(world, LOOK_INTERVAL_MS)
+    assert asked(world) == [before]
+    world.answer_sends()
+    world.share_on("a")
+    if what == "begin":
+        assert asked(world) == [("LookFor", of("t", 0, 1, 2))]
+
+
+def test_a_group_that_works_with_nothing_looks_for_nothing() -> None:
+    world = Sharers(AT_ONCE, topics={"t": 1})
+    world.share("a", "nowhere")
+    keep_alive(world, 2 * LOOK_INTERVAL_MS)
+    assert asked(world) == []
+
+
+@pytest.mark.parametrize("code", [Code.FENCED_STATE_EPOCH, Code.UNKNOWN_TOPIC_OR_PARTITION, LATER])
+def test_an_error_of_another_kind_is_no_loss(code: Code) -> None:
+    world = settled(t=2)
+    keep_alive(world, LOOK_INTERVAL_MS)
+    answer(world, code, Code.NONE)
+    assert not world.share_group.known_states.initializing
+
+
+# Forgetting them.
+
+
+@pytest.mark.parametrize(
+    ("gone", "there", "has_some", "expected"),
+    [
+        (1, 1, False, False),
+        (1, 1, True, True),
+        (TOPICS_AT_ONCE_MAX, 100, False, False),
+        (TOPICS_AT_ONCE_MAX, 100, True, True),
+        (TOPICS_AT_ONCE_MAX + 1, TOPICS_AT_ONCE_MAX, False, False),
+        (TOPICS_AT_ONCE_MAX + 1, TOPICS_AT_ONCE_MAX, True, True),
+        (TOPICS_AT_ONCE_MAX + 1, TOPICS_AT_ONCE_MAX + 1, False, True),
+    ],
+)
+def test_a_group_is_looked_at_where_little_tells_that_it_may_have_something(
+    gone: int, there: int, has_some: bool, expected: bool
+) -> None:
+    ids = [TopicId(UUID(int=number)) for number in range(gone + there)]
+    states = RecordedStates({}, {topic: TopicStates("t", frozenset((0,))) for topic in ids[gone:]})
+    assert _may_have_any(states, frozenset((*ids[: gone - has_some], *ids[gone : gone + has_some]))) == expected
+
+
+def test_the_next_leader_finishes_deletions_once_topics_are_known() -> None:
+    world = Sharers(AT_ONCE, topics={"t": 3, "u": 1})
+    world.alter({"t": {0: 1, 2: 1}, "u": {0: 1}})
+    world.answers_at_once = False
+    world.forget("t")
+    world.pending.clear()
+    world.fail_over()
+    world.pass_ms(0)
+    assert asked(world) == [("Delete", of("t", 0, 1, 2))], "it is not known any more which there were"
+    (_, send) = world.pending[0]
+    assert isinstance(send.request, DeleteStates)
+    assert send.request.state_epoch == world.share_group.epoch
+    world.answer_sends()
+    assert not world.share_group.known_states.deleting
+
+
+# In pieces.
+
+
+@contextmanager
+def watched_pieces(turns: Turns) -> Iterator[None]:
+    """Every piece of what is done about share groups ends because a `Pace` says so."""
+
+    is_done, made = GroupWork._is_done, ShareAssignmentRuns._pieces
+    watched: set[int] = set()
+
+    def watched_is_done(self: GroupWork, work: object) -> bool:
+        if id(work) not in watched:
+            watched.add(id(work))
+            kept.append(work)
+            work.pieces = in_turn(work.pieces, turns)  # type: ignore[attr-defined]
+        return is_done(self, work)  # type: ignore[arg-type]
+
+    kept: list[object] = []  # so that no id is used twice
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GroupWork, "_is_done", watched_is_done)
+        patch.setattr(ShareAssignmentRuns, "_pieces", lambda self, group: in_turn(made(self, group), turns))
+        yield
+
+
+def live(world: Sharers) -> None:
+    """All that a group of many topics may go through."""
+    names = sorted(world.topics)
+
+    def settle() -> None:
+        world.pass_ms(0)
+        while world.pending:
+            world.answer_send()
+            world.drive()
+            world.pass_ms(0)
+
+    def beat(member_id: str) -> None:
+        world.share_beat(member_id, world.share_group.current(member_id).member_epoch)
+        settle()
+
+    world.alter({name: {0: 3} for name in names})
+    settle()
+    for member_id in "ab":
+        world.share_beat(member_id, 0, topics=names)
+        settle()
+    for member_id in "abab":
+        beat(member_id)
+    world.make(**dict.fromkeys(names, 2))
+    for code in (LATER, Code.FENCED_STATE_EPOCH, Code.INVALID_REQUEST, None):
+        world.error = code
+        beat("a")
+    for member_id in "abab":
+        beat(member_id)
+    assert sum(len(some) for one in "ab" for some in world.reads(one).values()) == 2 * len(names)
+    world.kept.clear()
+    keep = world.now_ms + LOOK_INTERVAL_MS
+    while world.now_ms <= keep:
+        world.pass_ms(20_000)
+        for member_id in "ab":
+            beat(member_id)
+    for member_id in "abab":
+        beat(member_id)
+    assert len(world.kept) == 2 * len(names), "all that was lost is begun anew"
+    world.delete(names[0])
+    settle()
+    world.shares.on_topics(
+        {world.state_id(name, 0)[0] for name in names[2:]}, now_ms=world.now_ms, wall_ms=world.wall_ms
+    )
+    settle()
+    for member_id in "ab":
+        world.share_beat(member_id, -1)
+        settle()
+    for code in (LATER, None):
+        world.error = code
+        world.forget(*names[2:])
+        settle()
+    for code in (LATER, None):
+        world.error = code
+        world.delete_group()
+        settle()
+    assert not world.shares.groups
+
+
+def test_work_gives_way_as_often_as_its_pace_says_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assignment, "PIECE", 20)
+    monkeypatch.setattr(share_groups, "AT_ONCE_MAX", 20)
+    world = Sharers(AT_ONCE, topics={f"t{number:03}": 1 for number in range(60)}, answers_at_once=False)
+    with counted_turns() as (turns, _), watched_pieces(turns):
+        live(world)
+    assert turns.count > 500
