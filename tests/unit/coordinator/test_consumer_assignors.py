@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from random import Random
 from uuid import UUID
 
 import pytest
@@ -212,3 +213,84 @@ def test_who_leaves_disturbs_no_more_than_it_must(assignor: Assignor, data: st.D
     gone = min(names)
     after = assignor(again(members, before, without=gone), partition_counts)
     assert kept(before, after) == partition_counts[T] - size(before[gone])
+
+
+# Very many groups, always the same ones.
+
+
+def some(rng: Random, most: int) -> frozenset[TopicId]:
+    return frozenset(topic for topic in (T, U, V) if rng.randrange(3) < most)
+
+
+def drawn_group(rng: Random, *, is_alike: bool) -> tuple[dict[str, AssignableMember], dict[TopicId, int]]:
+    """Members with what they had, which may be others' too, or not there any more."""
+    alike = some(rng, 2)
+    partition_counts = {topic: rng.choice((0, 1, 1, 2, 3, 6)) for topic in some(rng, 2)}
+    members = {
+        name: AssignableMember(
+            alike if is_alike else some(rng, 2),
+            {topic: frozenset(rng.sample(range(8), rng.randrange(1, rng.choice((2, 7))))) for topic in some(rng, 1)},
+        )
+        for name in "abcde"[: rng.randrange(1, 6)]
+    }
+    return members, partition_counts
+
+
+def check_kept(members: Members, partition_counts: Mapping[TopicId, int], after: Mapping[str, Assignment]) -> None:
+    """Where all want the same, as much stays as can. Of those who claim a partition, the first has had it."""
+    had: dict[str, dict[TopicId, frozenset[int]]] = {name: {} for name in members}
+    taken: set[tuple[TopicId, int]] = set()
+    for name in sorted(members):
+        for topic in members[name].target.keys() & members[name].topics:
+            mine = {
+                (topic, partition)
+                for partition in members[name].target[topic]
+                if partition < partition_counts.get(topic, 0)
+            } - taken
+            taken |= mine
+            had[name][topic] = frozenset(partition for _, partition in mine)
+    loads, sizes = (sorted(map(size, one.values()), reverse=True) for one in (had, after))
+    assert kept(had, after) == sum(map(min, zip(loads, sizes, strict=True))), (members, partition_counts)
+
+
+def test_what_holds_of_any_group_holds_of_very_many() -> None:
+    rng = Random(848)
+    for number in range(1_200):
+        members, partition_counts = drawn_group(rng, is_alike=number % 2 == 0)
+        for assignor in (uniform, range_):
+            after = assignor(members, partition_counts)
+            check_complete(members, partition_counts, after)
+            assert assignor(dict(reversed(members.items())), partition_counts) == after
+            assert assignor(again(members, after), partition_counts) == after
+            sizes = [size(one) for one in after.values()]
+            for part in after.values():
+                for topic in part:
+                    subscribers = [other for other, one in members.items() if topic in one.topics]
+                    if assignor is uniform:
+                        assert size(part) - min(size(after[other]) for other in subscribers) <= 1
+                    else:
+                        assert len(part[topic]) - min(len(after[other].get(topic, ())) for other in subscribers) <= 1
+            if assignor is uniform and number % 2 == 0:
+                assert max(sizes) - min(sizes) <= 1
+                check_kept(members, partition_counts, after)
+
+
+def test_range_keeps_as_much_of_one_topic_as_can_be() -> None:
+    rng = Random(849)
+    for _ in range(300):
+        members, _ = drawn_group(rng, is_alike=True)
+        members = {
+            name: AssignableMember(frozenset((T,)), {T: one.target.get(T, frozenset())})
+            for name, one in members.items()
+        }
+        check_kept(members, {T: 6}, range_(members, {T: 6}))
+
+
+@BOTH
+def test_partitions_that_are_the_first_of_their_topics_move_as_others_do(assignor: Assignor) -> None:
+    topics = [TopicId(UUID(int=number)) for number in range(1, 5)]
+    members = {"a": AssignableMember(frozenset(topics), dict.fromkeys(topics, frozenset((0,))))}
+    assert assignor(members, dict.fromkeys(topics, 1)) == {"a": members["a"].target}
+    members["b"] = AssignableMember(frozenset(topics))
+    if assignor is uniform:
+        assert sorted(map(size, assignor(members, dict.fromkeys(topics, 1)).values())) == [2, 2]

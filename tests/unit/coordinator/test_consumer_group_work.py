@@ -238,6 +238,30 @@ def test_an_assignment_that_finds_no_room_is_not_made(count: int) -> None:
     assert world.told(world.heard(request)) == {"t": set(range(count))}
 
 
+def test_an_assignment_that_takes_no_more_than_the_one_before_is_made_whatever_others_have_taken() -> None:
+    world = Consumers(AT_ONCE, topics={"t": 2, "u": 2, "v": 3})
+    world.enter("a")
+    world.memory.limit_bytes = 1
+    for topic, count in (("u", 2), ("v", 0)):
+        epoch = world.group.current("a").member_epoch
+        world.heard(world.beat("a", epoch, topics=[topic], owned={}))
+        held = world.group.current("a").assigned.get(topic_id(topic), {})
+        assert len(held) == count, topic
+
+
+def test_nothing_is_left_to_do_for_who_resigned() -> None:
+    world = Consumers(AT_ONCE, topics=dict.fromkeys(named(1_000), 1))
+    waiting = [join(world, "a", named(1_000)), world.beat("b", 0, topics=None, pattern="t.*", owned={}, rebalance_ms=1)]
+    world.coordinator.on_time(now_ms=0, wall_ms=world.wall_ms)
+    world.drive()
+    assert world.consumers.next_ms == 0
+    world.coordinator.resign()
+    world.drive()
+    assert world.refused(waiting[0]) == Code.NOT_COORDINATOR
+    assert world.consumers.members.runs.is_idle
+    assert not world.consumers._chores
+
+
 def test_the_topics_of_a_large_group_are_looked_at_in_pieces_when_brokers_move() -> None:
     names = named(5_000)
     world = Consumers(AT_ONCE, topics=dict.fromkeys(names, 2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -88,7 +89,11 @@ PARTITIONS = st.dictionaries(st.sampled_from((T, U, V)), st.frozensets(st.intege
 def test_whatever_there_was_before(
     drawn: dict[str, tuple[frozenset[TopicId], Assignment]], partitions: dict[TopicId, frozenset[int]]
 ) -> None:
-    members = {name: AssignableMember(topics, target) for name, (topics, target) in drawn.items()}
+    check({name: AssignableMember(topics, target) for name, (topics, target) in drawn.items()}, partitions)
+
+
+def check(members: Mapping[str, AssignableMember], partitions: Mapping[TopicId, frozenset[int]]) -> None:
+    """Everybody is employed, every partition that somebody wants is read, and the next assignment moves nothing."""
     assigned = simple(members, partitions)
     assert assigned.keys() == members.keys()
     for name, its in assigned.items():
@@ -111,6 +116,43 @@ def test_whatever_there_was_before(
         assert len(set(count.values())) <= 1
     assert simple(again(members, assigned), partitions) == assigned, "the next one moves nothing"
     assert simple(dict(reversed(members.items())), dict(reversed(partitions.items()))) == assigned
+
+
+def test_what_holds_of_any_group_holds_of_very_many() -> None:
+    rng = Random(932)
+
+    def some(most: int) -> frozenset[TopicId]:
+        return frozenset(topic for topic in (T, U, V) if rng.randrange(3) < most)
+
+    for number in range(1_000):
+        alike = some(2)
+        partitions = {topic: frozenset(rng.sample(range(6), rng.randrange(5))) for topic in some(2)}
+        members = {
+            f"m{one}": AssignableMember(
+                alike if number % 2 else some(2),
+                {topic: frozenset(rng.sample(range(6), rng.randrange(1, 5))) for topic in some(1)},
+            )
+            for one in range(rng.randrange(9))
+        }
+        check(members, partitions)
+
+
+def test_what_each_has_stays_as_far_as_it_is_its_share() -> None:
+    """Of one topic that all want: nobody who has no more than its share gives anything to another."""
+    rng = Random(933)
+    for _ in range(500):
+        count = rng.randrange(1, 5)
+        owned = {partition: f"m{rng.randrange(count)}" for partition in range(6) if rng.randrange(3)}
+        members = {
+            name: AssignableMember(
+                frozenset((T,)), {T: frozenset(partition for partition, owner in owned.items() if owner == name)}
+            )
+            for name in (f"m{one}" for one in range(count))
+        }
+        assigned = simple(members, {T: range(6)})
+        for name, one in members.items():
+            stays = assigned[name][T] & one.target[T]
+            assert len(stays) == min(len(one.target[T]), len(assigned[name][T])), (members, assigned)
 
 
 def looked_at(topic_count: int) -> int:

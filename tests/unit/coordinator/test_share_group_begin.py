@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from uuid import UUID
 
 import pytest
 
-from support.executed_lines import Turns, counted_turns, in_turn
+from support.executed_lines import Turns, counted_turns, executed_lines, in_turn
 from support.fixtures.coordinated_sharers import Sharers
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import TopicId
@@ -99,6 +99,20 @@ def test_what_was_not_begun_is_begun_with_a_later_heartbeat(monkeypatch: pytest.
     assert world.starts("t") == dict.fromkeys(range(4))
 
 
+def test_what_waits_for_a_place_is_begun_though_the_topic_that_had_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_states, "BEGUN_AT_ONCE_MAX", 2)
+    world = asking(t=2, u=2)
+    world.share("a", "t", "u")
+    world.delete("t")
+    world.pass_ms(0)
+    world.share_on("a")
+    assert len(world.pending) == 1
+    world.answer_send()
+    world.drive()
+    world.share_on("a")
+    assert asked(world) == [("Initialize", of("u", 0, 1))]
+
+
 def test_a_deletion_that_waits_is_not_kept_waiting_by_what_could_be_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_states, "BEGUN_AT_ONCE_MAX", 2)
     world = asking(t=2, u=2)
@@ -153,6 +167,21 @@ def test_what_no_record_holds_is_told_once(caplog: pytest.LogCaptureFixture) -> 
     (told,) = {one.getMessage() for one in caplog.records if "no batch" in one.getMessage()}
     there = len(world.starts("t"))
     assert told.startswith(f"group g: no batch of 800 bytes holds {300 - there} partitions more")
+
+
+def test_topics_find_room_in_one_record_together() -> None:
+    world = asking(t=60, u=60, v=60)
+    world.coordinator.batch_size_bytes_max = world.batch_bytes = 700
+    world.share("a", "t", "u", "v")
+    world.answer_sends()
+    begun = [len(world.starts(name)) for name in "tuv"]
+    assert begun[0] == 60
+    assert begun[1] > 0
+    assert sum(begun) < 180
+    world.coordinator.batch_size_bytes_max = world.batch_bytes = 1 << 20
+    world.share_beat("a", world.share_group.current("a").member_epoch, topics=["t", "u", "v", "w"])
+    world.answer_sends()
+    assert [len(world.starts(name)) for name in "tuv"] == [60] * 3
 
 
 def test_a_topic_that_no_record_holds_keeps_no_other_from_being_read() -> None:
@@ -444,8 +473,17 @@ def live(world: Sharers) -> None:
     for member_id in "ab":
         world.share_beat(member_id, 0, topics=names)
         settle()
-    for member_id in "abab":
-        beat(member_id)
+    for number in range(8):  # others that want little
+        world.share_beat(f"c{number}", 0, topics=names[number : number + 2])
+        settle()
+    for _ in range(2):
+        for member_id in list(world.share_group.subscriptions):
+            beat(member_id)
+    assert all(world.reads(member_id) for member_id in world.share_group.subscriptions)
+    assert world.share_group.assigned_at_ms == world.wall_ms
+    for number in range(8):
+        world.share_beat(f"c{number}", -1)
+        settle()
     world.make(**dict.fromkeys(names, 2))
     for code in (LATER, Code.FENCED_STATE_EPOCH, Code.INVALID_REQUEST, None):
         world.error = code
@@ -489,3 +527,93 @@ def test_work_gives_way_as_often_as_its_pace_says_and_no_more(monkeypatch: pytes
     with counted_turns() as (turns, _), watched_pieces(turns):
         live(world)
     assert turns.count > 500
+
+
+# What a heartbeat takes.
+
+
+BEAT_LINES_MAX = 800
+JOIN_LINES_MAX = 2_200
+"""Somewhat more than they take. What looks at all 600 topics takes more."""
+
+
+def lines_of_beat(world: Sharers, member_id: str) -> int:
+    """Of one that says nothing new."""
+    epoch = world.share_group.current(member_id).member_epoch
+    return executed_lines(lambda: world.share_beat(member_id, epoch))
+
+
+def test_a_heartbeat_of_a_group_at_rest_looks_at_none_of_its_topics() -> None:
+    """Whatever has happened before, it is looked at once."""
+    count = 600
+    names = [f"t{number:03}" for number in range(count)]
+    world = Sharers(AT_ONCE, topics=dict.fromkeys(names, 1))
+
+    def join(member_id: str, topics: list[str]) -> None:
+        world.share_beat(member_id, 0, topics=topics)
+        world.pass_ms(0)
+
+    def leave(member_id: str) -> None:
+        world.share_beat(member_id, -1)
+        world.pass_ms(0)
+
+    def alter() -> None:
+        world.make(**{names[0]: 2})
+
+    def delete() -> None:
+        world.delete(names[-1])
+        world.pass_ms(0)
+
+    def reread() -> None:
+        world.share_beat("b", world.share_group.current("b").member_epoch, topics=names[10:])
+
+    events: dict[str, Callable[[], None]] = {
+        "one joins": lambda: join("a", names),
+        "another joins": lambda: join("b", names[1:]),
+        "a topic grows": alter,
+        "a topic is made that nobody reads": lambda: world.make(another=1),
+        "one wants something else": reread,
+        "a topic goes": delete,
+        "brokers move": lambda: world.tell(has_moved=True),
+        "another leaves": lambda: leave("b"),
+        "another leader": world.fail_over,
+        "one joins who wants what is not there": lambda: join("c", ["nowhere"]),
+    }
+    for event, happen in events.items():
+        happen()
+        for _ in range(4):
+            for member_id in list(world.share_group.subscriptions):
+                world.share_beat(member_id, world.share_group.current(member_id).member_epoch)
+                world.pass_ms(0)
+        assert lines_of_beat(world, "a") < BEAT_LINES_MAX, event
+    assert sum(map(len, world.reads("a").values())) == count
+
+
+def test_an_assignment_that_is_made_in_pieces_is_of_the_time_when_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_groups, "AT_ONCE_MAX", 0)
+    world = Sharers(AT_ONCE, topics={"t": 1})
+    world.now_ms = 777
+    world.share_beat("a", 0, topics=["t"])
+    world.now_ms = 888
+    world.pass_ms(0)
+    assert world.share_group.assigned_at_ms == world.wall_ms
+
+
+def test_who_joins_a_large_group_has_its_own_topics_looked_at_and_no_others() -> None:
+    count = 600
+    names = [f"t{number:03}" for number in range(count)]
+    world = Sharers(
+        GroupSettings(share=ShareGroupSettings(assignment_interval_ms=1 << 30)), topics=dict.fromkeys(names, 1)
+    )
+
+    def join(member_id: str, *topics: str) -> int:
+        lines = executed_lines(lambda: world.share_beat(member_id, 0, topics=topics))
+        world.pass_ms(0)
+        return lines
+
+    join("a", *names)
+    join("b", names[0])
+    assert join("c", names[1]) < JOIN_LINES_MAX
+    world.share_beat("b", -1)
+    world.pass_ms(0)
+    assert join("d", names[2]) < JOIN_LINES_MAX, "nor after somebody left"

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from support.fixtures.coordinated_consumers import Consumers
 from support.fixtures.coordinated_sharers import Sharers
 from tidelog.base.errors import Code
 from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.share.settings import ShareGroupSettings
+from tidelog.coordinator.groups.share.share_groups import METADATA_WAIT_MS
+from tidelog.journal import SendId
+from tidelog.wire.messages.api_76_share_group_heartbeat import ShareGroupHeartbeatRequest
 
 AT_ONCE = GroupSettings(share=ShareGroupSettings(assignment_interval_ms=0))
 
@@ -80,6 +84,29 @@ def test_a_full_heartbeat_is_told_everything() -> None:
     world = world_of("a")
     answer = world.share_heard(world.share_beat("a", world.share_group.epoch, topics=["t"]))
     assert answer.assignment is not None
+
+
+@pytest.mark.parametrize("letter", ["g", "é", "€", "\U0001f600"])
+def test_names_are_as_long_as_their_bytes(letter: str) -> None:
+    longest = 32_767 // len(letter.encode())
+    for length, is_too_long in ((longest, False), (longest + 1, True)):
+        world, name = Sharers(AT_ONCE, topics={"t": 1}), letter * length
+        altered = world.alter({"t": {0: 1}}, group_id=name)
+        asked = world.share_beat("a", 0, topics=["t"], group_id=name), world.share_beat(name, 0, topics=["t"])
+        if is_too_long:
+            assert {world.refused(one) for one in asked} == {Code.INVALID_REQUEST}
+            assert world.refused(altered) == Code.INVALID_GROUP_ID
+        else:
+            assert {world.share_heard(one).member_id for one in asked} == {"a", name}
+            assert world.altered(altered) == {("t", 0): Code.NONE}
+
+
+@pytest.mark.parametrize("count", [1, 2_000])
+def test_so_many_topics_may_be_named(count: int) -> None:
+    world = Sharers(AT_ONCE, topics={})
+    asked = world.share_beat("a", 0, topics=[str(one) for one in range(count)])
+    world.pass_ms(0)
+    world.share_heard(asked)
 
 
 @pytest.mark.parametrize(
@@ -163,6 +190,49 @@ def test_assignments_are_made_an_interval_apart() -> None:
     assert world.reads("a") == {"t": {0, 1}}
 
 
+@pytest.mark.parametrize(("passed_ms", "is_made"), [(999, False), (1_000, True), (1_001, True), (-1, True)])
+def test_the_next_assignment_is_made_when_its_time_has_come(passed_ms: int, is_made: bool) -> None:
+    world = Sharers(topics={"t": 2})
+    world.share("a")
+    made_at_ms = world.share_group.assigned_at_ms
+    assert made_at_ms == world.wall_ms
+    epoch = world.share_group.current("a").member_epoch
+    assert world.share_group.epoch > epoch or world.share_group.known_states.initialized
+    world.now_ms += 5
+    request_id = world.request_id()
+    world.shares.on_share_group_heartbeat(
+        request_id,
+        ShareGroupHeartbeatRequest(group_id="g", member_id="a", member_epoch=epoch),
+        client_id="client",
+        client_host="/127.0.0.1",
+        now_ms=world.now_ms,
+        wall_ms=made_at_ms + passed_ms,  # a clock may have been set back
+    )
+    world.drive()
+    world.share_heard(request_id)
+    assert world.reads("a") == ({"t": {0, 1}} if is_made else {})
+
+
+def test_a_group_may_have_settings_of_its_own() -> None:
+    world = Sharers(AT_ONCE, topics={"t": 1})
+    own = ShareGroupSettings(session_timeout_ms=10_000, heartbeat_interval_ms=77, group_size_max=1)
+    world.shares.on_settings(ShareGroupSettings(session_timeout_ms=30_000, heartbeat_interval_ms=88), {"own": own})
+    assert (world.shares.settings_of("own"), world.shares.settings_of("g").heartbeat_interval_ms) == (own, 88)
+    assert world.share("a").heartbeat_interval_ms == 88
+    assert world.share("a", group_id="own").heartbeat_interval_ms == 77
+    world.share("b")
+    assert world.refused(world.share_beat("b", 0, topics=["t"], group_id="own")) == Code.GROUP_MAX_SIZE_REACHED
+    for passed_ms, groups in ((9_999, {"g", "own"}), (1, {"g"}), (19_999, {"g"}), (1, set())):
+        world.pass_ms(passed_ms)
+        assert {one for one, group in world.shares.groups.items() if group.subscriptions} == groups
+
+
+def test_settings_are_those_of_kafka_unless_somebody_says_else() -> None:
+    assert ShareGroupSettings() == ShareGroupSettings(
+        session_timeout_ms=45_000, heartbeat_interval_ms=5_000, assignment_interval_ms=1_000, group_size_max=200
+    )
+
+
 def test_new_partitions_and_topics_are_read_with_a_later_heartbeat() -> None:
     world = world_of("a", t=1)
     world.share("a", "t", "u")
@@ -204,6 +274,42 @@ def test_who_is_silent_is_out() -> None:
     assert set(world.share_group.subscriptions) == {"b"}
     world.pass_ms(45_000)
     assert world.share_described().group_state == "Empty"
+
+
+def test_without_metadata_nobody_is_put_out() -> None:
+    world = world_of("a")
+    world.before_active = lambda: None  # type: ignore[method-assign]
+    super(Consumers, world).fail_over()
+    assert world.refused(world.share_beat("a", 2)) == Code.COORDINATOR_LOAD_IN_PROGRESS
+    world.pass_ms(45_000 + METADATA_WAIT_MS - 1)
+    assert "a" in world.share_group.subscriptions
+    world.tell()
+    world.pass_ms(1)
+    assert "a" not in world.share_group.subscriptions
+
+
+def test_a_session_is_over_when_its_time_is_and_not_before() -> None:
+    world = world_of("a")
+    world.pass_ms(44_999)
+    assert "a" in world.share_group.subscriptions
+    world.share_on("a")
+    world.pass_ms(44_999)
+    assert "a" in world.share_group.subscriptions
+    world.pass_ms(1)
+    assert "a" not in world.share_group.subscriptions
+
+
+def test_nothing_happens_to_a_coordinator_that_is_none_any_more() -> None:
+    world = world_of("a", "b")
+    end = len(world.log)
+    world.coordinator.resign()
+    assert world.refused(world.share_beat("a", -1)) == Code.NOT_COORDINATOR
+    world.shares.on_topics({}, now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.shares.on_topics_deleted([world.state_id("t", 0)[0]], now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.shares.on_sent(SendId(1), (), now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.pass_ms(100_000)
+    assert len(world.log) == end
+    assert world.shares.next_ms is None
 
 
 def test_a_group_without_members_is_kept() -> None:

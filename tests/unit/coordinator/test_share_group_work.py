@@ -18,6 +18,7 @@ from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.consumer import assignment, long_records
 from tidelog.coordinator.groups.consumer.assignment import Pace, finished
 from tidelog.coordinator.groups.share import recorded, share_groups
+from tidelog.coordinator.groups.share.group import PARTITION_BYTES
 from tidelog.coordinator.groups.share.group_states import GroupStates
 from tidelog.coordinator.groups.share.member import ShareCurrent, ShareSubscription, target_value
 from tidelog.coordinator.groups.share.settings import ShareGroupSettings
@@ -343,6 +344,18 @@ def test_what_waits_for_its_turn_is_not_done_if_whoever_asked_is_gone() -> None:
 
 
 @pytest.mark.usefixtures("in_pieces")
+def test_a_heartbeat_that_lists_nothing_is_heard_though_its_sender_hangs_up() -> None:
+    world = Sharers(AT_ONCE)
+    world.share_beat("a", 0, topics=["t"])
+    world.pass_ms(0)
+    world.share_beat("b", 0, topics=["t"])
+    beat = world.share_beat("a", epoch_of(world, "a"))
+    world.coordinator.on_disconnected(beat, now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.pass_ms(0)
+    world.share_heard(beat)
+
+
+@pytest.mark.usefixtures("in_pieces")
 def test_what_has_changed_nothing_yet_is_not_done_if_whoever_asked_is_gone() -> None:
     asked: dict[str, Callable[[Sharers], RequestId]] = {
         "alter": lambda world: world.alter({"t": {0: 8}}),
@@ -423,6 +436,41 @@ def test_members_that_join_many_groups_at_once_find_the_room_that_there_is() -> 
     assert {world.refused(request_id) for request_id in refused} == {Code.GROUP_MAX_SIZE_REACHED}
     assert world.memory.used_bytes < 4 * one_bytes + 1_000
     assert len(world.shares.groups) == 20 - len(refused)
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+@pytest.mark.parametrize("missing_bytes", [0, 1])
+def test_an_assignment_finds_room_to_the_last_byte(
+    missing_bytes: int, is_large: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = Sharers(AT_ONCE, topics={"t": 7, "u": 1})
+    world.share("a", "u")
+    for _ in range(2):
+        world.share_on("a")
+    world.share_beat("a", epoch_of(world, "a"), topics=["t", "u"])
+    if is_large:
+        monkeypatch.setattr(share_groups, "AT_ONCE_MAX", 0)
+    subscribed = world.share_group.epoch
+    assert world.share_group.known_states.partition_count == 8
+    assert world.share_group.target_count == 1
+    world.memory.limit_bytes = world.memory.used_bytes + 2 * PARTITION_BYTES * 7 - missing_bytes
+    for _ in range(3):
+        world.share_on("a")
+        world.pass_ms(0)
+    assert world.share_group.target_count == (1 if missing_bytes else 8)
+    told = [one for one in caplog.records if "finds no room" in one.getMessage()]
+    assert len(told) == missing_bytes, "it is told once of an epoch"
+    if missing_bytes:
+        assert world.share_group.epoch > world.share_group.target_epoch
+        world.memory.limit_bytes = 1 << 30
+        world.share_on("a")
+        world.pass_ms(0)
+        assert world.share_group.target_count == 1, "nobody tries again before something changes"
+        world.share("b", "u")
+        for _ in range(2):
+            world.pass_ms(0)
+            world.share_on("a")
+        assert world.share_group.target_epoch > subscribed
 
 
 def test_a_group_that_is_made_anew_is_not_refused_what_its_predecessor_was() -> None:

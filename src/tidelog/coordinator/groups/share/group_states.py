@@ -166,7 +166,6 @@ class GroupStates:
                 lacking = [one for one in lacking if (topic_id, PartitionIndex(one)) not in beginning]
             if pace.counts(4 + partition_count // 4):
                 yield
-            is_whole = is_whole and len(lacking) <= room
             wanted = lacking[:room]
             some = frozenset(wanted[: max(min(memory_room - count, partitions_in(record_room, name)), 0)])
             left_out += len(wanted) - len(some)
