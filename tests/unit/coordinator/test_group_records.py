@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from struct import pack
 from uuid import UUID
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.executed_lines import executed_lines
 from support.fixtures.coordinated import CountingRng
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import LeaderEpoch, Offset
@@ -142,6 +144,22 @@ def test_what_almost_is_a_usual_offset_is_read_as_it_is_declared() -> None:
         assert read_or_none(value) == expected, value
         assert is_whole(value) == (expected is not None), value
     assert [declared(value) is not None for value in without_id] == [True, True, True, False]
+
+
+CHECK_LINES_MAX, READ_LINES_MAX = 12, 35
+"""What is read by its declaration takes more. There may be millions of them at a start."""
+
+
+@pytest.mark.parametrize("value", USUAL)
+def test_the_usual_offsets_are_checked_and_read_in_a_few_lines(value: bytes) -> None:
+    assert executed_lines(partial(check_offset, value)) < CHECK_LINES_MAX
+    assert executed_lines(partial(decode_offset, value)) < READ_LINES_MAX
+
+
+@pytest.mark.parametrize("expire_ms", [-1, 0, 1])
+def test_an_offset_may_expire_at_any_time(expire_ms: int) -> None:
+    value = encode_expiring_offset(5, "m", 99, expire_ms)
+    assert decode_offset(value).expire_timestamp_ms == (None if expire_ms < 0 else expire_ms)
 
 
 def test_expiring_offsets_are_version_1() -> None:

@@ -92,7 +92,7 @@ def test_whatever_there_was_before(
     check({name: AssignableMember(topics, target) for name, (topics, target) in drawn.items()}, partitions)
 
 
-def check(members: Mapping[str, AssignableMember], partitions: Mapping[TopicId, frozenset[int]]) -> None:
+def check(members: dict[str, AssignableMember], partitions: dict[TopicId, frozenset[int]]) -> None:
     """Everybody is employed, every partition that somebody wants is read, and the next assignment moves nothing."""
     assigned = simple(members, partitions)
     assert assigned.keys() == members.keys()

@@ -160,13 +160,18 @@ def test_what_no_record_holds_is_told_once(caplog: pytest.LogCaptureFixture) -> 
     world = asking(t=300)
     world.coordinator.batch_size_bytes_max = world.batch_bytes = 800
     world.share("a", "t")
+    for _ in range(3):
+        world.share_on("a")
+    (told,) = [one.getMessage() for one in caplog.records]
     world.answer_sends()
+    there = len(world.starts("t"))
+    assert told.startswith(f"group g: no batch of 800 bytes holds {300 - there} partitions more")
+    world.share_on("a")
+    caplog.clear()
     for _ in range(3):
         world.share_on("a")
     assert asked(world) == []
-    (told,) = {one.getMessage() for one in caplog.records if "no batch" in one.getMessage()}
-    there = len(world.starts("t"))
-    assert told.startswith(f"group g: no batch of 800 bytes holds {300 - there} partitions more")
+    assert not caplog.records, "nothing has changed"
 
 
 def test_topics_find_room_in_one_record_together() -> None:
@@ -390,7 +395,44 @@ def test_an_error_of_another_kind_is_no_loss(code: Code) -> None:
     assert not world.share_group.known_states.initializing
 
 
+def test_a_look_that_finds_all_writes_nothing() -> None:
+    world = settled(t=2)
+    keep_alive(world, LOOK_INTERVAL_MS)
+    end = len(world.log)
+    answer(world, Code.NONE, Code.NONE)
+    assert len(world.log) == end
+
+
+def test_what_goes_with_its_topic_while_it_is_looked_for_is_no_loss(caplog: pytest.LogCaptureFixture) -> None:
+    world = settled(t=2, u=1)
+    keep_alive(world, LOOK_INTERVAL_MS)
+    world.delete("t")
+    world.pass_ms(0)
+    answer(world, Code.INVALID_REQUEST, Code.INVALID_REQUEST, Code.NONE)
+    assert not caplog.records
+    assert set(world.share_group.known_states.topic_ids) == {world.state_id("u", 0)[0]}
+
+
 # Forgetting them.
+
+
+def test_a_deletion_that_waits_is_not_taken_for_the_one_before_it() -> None:
+    """Else the topic would be begun before the deletion, which would take what was begun."""
+    world = Sharers(AT_ONCE, topics={"t": 2, "u": 1})
+    world.alter({"t": {0: 1, 1: 1}})
+    world.answers_at_once = False
+    world.forget("t")
+    world.pending.clear()
+    world.fail_over()
+    world.pass_ms(0)
+    world.share("b", "u")
+    world.share_beat("b", -1)
+    waits = world.forget("t")
+    assert asked(world) == [("Delete", of("t", 0, 1)), ("Initialize", of("u", 0))]
+    answer(world, Code.NONE, Code.NONE)
+    assert world.altered(world.alter({"t": {0: 1}})) == {("t", 0): LATER}
+    world.answer_sends()
+    assert world.forgotten(waits) == {"t": Code.NONE}
 
 
 @pytest.mark.parametrize(
