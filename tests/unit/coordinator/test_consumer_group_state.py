@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
@@ -214,6 +215,31 @@ def test_nobody_owns_what_it_is_only_about_to_have() -> None:
     group.indexed = after
     group.set_current("a", after)
     assert (group.owner(T, 0), group.owner(U, 0)) == ("a", None)
+
+
+def test_groups_of_which_something_else_is_recorded_are_not_the_same() -> None:
+    group = ConsumerGroup("g")
+    group.set_epoch(2, 3)
+    group.set_target_epoch(2, 4)
+    changes: tuple[Callable[[ConsumerGroup], None], ...] = (
+        lambda one: one.set_epoch(3, 3),
+        lambda one: one.set_epoch(2, 4),
+        lambda one: one.set_target_epoch(1, 4),
+        lambda one: one.set_target_epoch(2, 5),
+        lambda one: one.set_subscription("a", ConsumerSubscription("c", "h", topic_names=("t",))),
+        lambda one: one.set_target("a", {T: frozenset((0,))}),
+        lambda one: one.set_current("a", CurrentAssignment(1, 1, assigned={T: {0: 1}})),
+        lambda one: one.set_matched("p", MatchedTopics(frozenset(("t",)), 1, 2)),
+    )
+    told = [group.canonical()]
+    for change in changes:
+        copy = group.clone()
+        assert copy.canonical() == told[0]
+        change(copy)
+        told.append(copy.canonical())
+        assert (told[-1]["size_bytes"], told[-1]["topics"]) == (copy.size_bytes, copy.topics)
+        assert (told[-1]["votes"], told[-1]["consumer_count"]) == (copy.votes, copy.consumer_count)
+    assert all(told.count(one) == 1 for one in told)
 
 
 def test_who_is_no_member_is_unknown() -> None:

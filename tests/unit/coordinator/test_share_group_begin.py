@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -86,12 +87,17 @@ def test_a_topic_that_is_as_large_as_may_be_under_way_is_begun_at_once(monkeypat
     assert asked(world) == []
 
 
-def test_what_was_not_begun_is_begun_with_a_later_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_not_begun_is_begun_with_a_later_heartbeat(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     monkeypatch.setattr(group_states, "BEGUN_AT_ONCE_MAX", 2)
     world = asking(t=4)
     world.share("a")
     answer(world, Code.NONE, LATER)
     assert asked(world) == [], "an error is followed by a heartbeat, not by the next request at once"
+    (told,) = [one.getMessage() for one in caplog.records]
+    assert "is not begun" in told
     world.share_on("a")
     (beginning,) = asked(world)
     assert beginning == ("Initialize", of("t", 1, 2))
@@ -154,6 +160,19 @@ def test_as_many_are_begun_as_find_room_in_memory(room: int, caplog: pytest.LogC
     world.memory.limit_bytes = 1 << 30
     world.share_on("a")
     assert asked(world)[-1] == ("Initialize", of("t", *range(1 + room, 10))), "it is looked at again"
+
+
+@pytest.mark.parametrize(("room", "begun"), [(2, [("t", 2)]), (3, [("t", 3)]), (5, [("t", 3), ("u", 2)])])
+def test_topics_find_room_in_memory_one_after_the_other(room: int, begun: list[tuple[str, int]]) -> None:
+    world = asking(v=1)
+    world.share("a", "t", "u", "v")
+    world.answer_sends()
+    world.share_on("a")
+    world.make(t=3, u=4)
+    world.memory.limit_bytes = world.memory.used_bytes + room * 2 * STATE_BYTES
+    world.share_on("a")
+    ((kind, ids),) = asked(world)
+    assert (kind, ids) == ("Initialize", [one for name, count in begun for one in of(name, *range(count))])
 
 
 def test_what_no_record_holds_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

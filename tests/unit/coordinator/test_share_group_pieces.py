@@ -8,10 +8,12 @@ from uuid import UUID
 import pytest
 
 from support.executed_lines import longest_piece
+from support.fixtures.coordinated_consumers import topic_id
+from support.fixtures.coordinated_sharers import Sharers
 from tidelog.base.ids import PartitionIndex, TopicId
 from tidelog.coordinator.groups.consumer import assignment, long_records
 from tidelog.coordinator.groups.consumer.assignment import AssignableMember, Assignment, Members, Pace, finished
-from tidelog.coordinator.groups.share import recorded
+from tidelog.coordinator.groups.share import group_change, recorded
 from tidelog.coordinator.groups.share.member import ShareCurrent, ShareSubscription
 from tidelog.coordinator.groups.share.simple_assignor import simple
 from tidelog.coordinator.groups.share.states import RecordedStates, StateId, TopicStates
@@ -65,6 +67,18 @@ def test_assigning_is_done_in_short_pieces(shape: str) -> None:
     lines, same = longest_piece(simple(again, partitions))
     assert lines < lines_max
     assert same == assigned
+
+
+def test_what_members_want_is_gathered_in_short_pieces() -> None:
+    names = [f"t{number:04}" for number in range(3 * COUNT)]
+    known = Sharers(topics=dict.fromkeys(names, 1)).consumers.members.known
+    members = {name: ShareSubscription("c", "h", topic_names=(name,)) for name in names}
+    states = RecordedStates(initialized={topic_id(name): TopicStates(name, frozenset((0,))) for name in names})
+    lines, found = longest_piece(group_change.assigned(members, {}, RecordedStates(), known))
+    assert lines < LINES_MAX
+    assert found == {name: {} for name in names}
+    lines, _ = longest_piece(group_change.assigned({}, {}, states, known))
+    assert lines < LINES_MAX
 
 
 def states_of(ids: Collection[TopicId], *partitions: int) -> dict[TopicId, TopicStates]:

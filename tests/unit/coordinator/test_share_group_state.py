@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
@@ -137,6 +138,31 @@ def test_a_new_group_has_seen_nothing_and_may_lack_everything() -> None:
     with pytest.raises(KafkaError) as refused:
         group.member("a")
     assert refused.value.code is Code.UNKNOWN_MEMBER_ID
+
+
+def test_groups_of_which_something_else_is_recorded_are_not_the_same() -> None:
+    group = ShareGroup("g")
+    group.set_epoch(2, 3)
+    group.set_target_epoch(2, 4)
+    changes: tuple[Callable[[ShareGroup], None], ...] = (
+        lambda one: one.set_epoch(3, 3),
+        lambda one: one.set_epoch(2, 4),
+        lambda one: one.set_target_epoch(1, 4),
+        lambda one: one.set_target_epoch(2, 5),
+        lambda one: one.set_subscription("a", ShareSubscription("c", "h", None, ("t",))),
+        lambda one: one.set_target("a", {T: frozenset((0,))}),
+        lambda one: one.set_current("a", ShareCurrent(1, 1, {T: frozenset((0,))})),
+        lambda one: one.set_states(RecordedStates({T: topic("t", 0)})),
+    )
+    told = [group.canonical()]
+    for change in changes:
+        copy = group.clone()
+        assert copy.canonical() == told[0]
+        change(copy)
+        told.append(copy.canonical())
+        assert (told[-1]["size_bytes"], told[-1]["topics"]) == (copy.size_bytes, copy.topics)
+    assert all(told.count(one) == 1 for one in told)
+    assert [name for name in told[0] if told[0][name] != told[-1][name]] == ["states", "size_bytes"]
 
 
 def test_a_member_takes_the_bytes_of_all_that_it_says() -> None:

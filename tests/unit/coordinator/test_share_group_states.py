@@ -10,6 +10,7 @@ from tidelog.base.ids import Offset
 from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.consumer import assignment
 from tidelog.coordinator.groups.share import group_states
+from tidelog.coordinator.groups.share.group import ShareGroup
 from tidelog.coordinator.groups.share.recorded import member_tombstones
 from tidelog.coordinator.groups.share.requests import DeleteStates, InitializeStates, LookForStates, RaiseStates
 from tidelog.coordinator.groups.share.settings import ShareGroupSettings
@@ -314,6 +315,30 @@ def test_an_alteration_finds_room_to_the_last_byte(missing_bytes: int) -> None:
         assert world.refused(again) == Code.GROUP_MAX_SIZE_REACHED
     else:
         assert world.altered(again) == {("t", 0): Code.NONE}
+
+
+@pytest.mark.parametrize("missing_bytes", [0, 1])
+def test_a_group_that_is_made_finds_room_to_the_last_byte(missing_bytes: int) -> None:
+    world = Sharers(AT_ONCE, topics={"t": 2})
+    more_bytes = ShareGroup("g").size_bytes + TOPIC_BYTES + 2 * STATE_BYTES + len("t")
+    world.memory.limit_bytes = more_bytes - missing_bytes
+    made = world.alter({"t": {0: 2, 1: 3}})
+    if missing_bytes:
+        assert world.refused(made) == Code.GROUP_MAX_SIZE_REACHED
+        assert not world.log
+    else:
+        assert set(world.altered(made).values()) == {Code.NONE}
+        assert world.memory.used_bytes == more_bytes
+
+
+def test_what_is_recorded_as_going_is_not_recorded_again() -> None:
+    world = emptied(t=2, u=1)
+    world.error = Code.COORDINATOR_NOT_AVAILABLE
+    for is_group in (False, True):
+        for is_again in (False, True):
+            end = len(world.log)
+            world.delete_group() if is_group else world.forget("t")
+            assert (len(world.log) == end) == is_again
 
 
 def test_it_is_told_why_there_is_nothing_to_forget() -> None:

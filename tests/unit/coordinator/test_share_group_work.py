@@ -18,6 +18,7 @@ from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.consumer import assignment, long_records
 from tidelog.coordinator.groups.consumer.assignment import Pace, finished
 from tidelog.coordinator.groups.share import recorded, share_groups
+from tidelog.coordinator.groups.share.assignment_runs import ShareAssignmentRuns
 from tidelog.coordinator.groups.share.group import PARTITION_BYTES
 from tidelog.coordinator.groups.share.group_states import GroupStates
 from tidelog.coordinator.groups.share.member import ShareCurrent, ShareSubscription, target_value
@@ -315,6 +316,68 @@ def test_a_target_that_is_made_when_its_member_leaves_is_not_recorded() -> None:
         world.share_beat("b", -1)
         world.pass_ms(0)
         assert set(world.share_group.targets) <= {"a"}, count
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_a_group_that_is_deleted_while_it_is_assigned_is_not_there_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_groups, "AT_ONCE_MAX", 0)
+    world = Sharers(AT_ONCE, topics=dict.fromkeys(named(30), 1))
+    world.share_beat("a", 0, topics=named(30))
+    world.pass_ms(0)
+    world.share_beat("b", 0, topics=named(30))
+    runs = world.shares._runs
+    monkeypatch.setattr(ShareAssignmentRuns, "step", lambda self, at: None)  # it has its turn later
+    world.now_ms += 1
+    while not runs.group_ids or world.shares._work.group_ids:
+        on_time(world)
+    for member_id in ("a", "b", None):
+        request_id = world.delete_group() if member_id is None else world.share_beat(member_id, -1)
+        while request_id not in world.answers:
+            on_time(world)
+    assert not runs.is_idle
+    monkeypatch.undo()
+    world.pass_ms(0)
+    assert runs.is_idle
+    assert not world.shares.groups
+    assert world.memory.used_bytes == 0
+
+
+def test_members_stay_where_they_are_while_their_group_is_assigned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_groups, "AT_ONCE_MAX", 0)
+    world = Sharers(AT_ONCE, topics={"t": 4, "u": 1})
+    world.share("a", "t", "u")
+    for _ in range(2):
+        world.pass_ms(0)
+        world.share_on("a")
+    before = world.share_group.current("a")
+    assert before.partition_count == 5
+    world.share("b", "t")
+    world.pass_ms(0)
+    target_epoch = world.share_group.target_epoch
+    assert before.member_epoch < target_epoch
+    assert world.share("c", "t").member_epoch == target_epoch
+    assert not world.shares._runs.is_idle
+    assert world.share_on("a").member_epoch == before.member_epoch
+    assert world.share_group.current("a") == before
+    world.share_heard(world.share_beat("a", before.member_epoch, topics=["t"]))
+    assert world.reads("a") == {"t": {0, 1, 2, 3}}, "but for what it does not want any more"
+    world.pass_ms(0)
+    assert world.share_on("a").member_epoch == world.share_group.target_epoch > target_epoch
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_nothing_is_left_to_do_for_who_resigned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_groups, "AT_ONCE_MAX", 0)
+    world = Sharers(AT_ONCE, topics=dict.fromkeys(named(30), 1))
+    world.share_beat("a", 0, topics=named(30))
+    while not world.shares._runs.group_ids:
+        on_time(world)
+    world.share_beat("a", epoch_of(world, "a"), topics=named(30))
+    assert world.shares.next_ms == 0
+    world.coordinator.resign()
+    assert world.shares.next_ms is None
+    assert world.shares._runs.is_idle
+    assert world.shares._work.is_idle
 
 
 @pytest.mark.usefixtures("in_pieces")
