@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.executed_lines import executed_lines
+from support.executed_lines import Turns, counted_turns, executed_lines, in_turn
 from support.fixtures.coordinated_consumers import Consumers, topic_id
 from tidelog.base.errors import Code
 from tidelog.coordinator.groups import GroupSettings
-from tidelog.coordinator.groups.consumer import long_records, recorded
-from tidelog.coordinator.groups.consumer.assignment import Pace, finished
+from tidelog.coordinator.groups.consumer import assignment, consumer_groups, consumer_members, long_records, recorded
+from tidelog.coordinator.groups.consumer.assignment import Pace, Pieces, finished
+from tidelog.coordinator.groups.consumer.consumer_groups import ConsumerGroups
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup, ConsumerGroupState, MatchedTopics
 from tidelog.coordinator.groups.consumer.heartbeat_checks import TOPIC_NAMES_MAX, Lists
 from tidelog.coordinator.groups.consumer.known_topics import CHANGED_MAX, KnownTopics
 from tidelog.coordinator.groups.consumer.member import ConsumerSubscription, CurrentAssignment
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
+from tidelog.coordinator.groups.consumer.target_assignments import AssignmentRuns
 from tidelog.coordinator.groups.consumer_group_records import ConsumerMemberState
 from tidelog.journal import RequestId
 from tidelog.wire.messages.api_68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -284,3 +289,62 @@ def test_the_topics_of_a_large_group_are_looked_at_in_pieces_when_brokers_move()
     epoch = world.group.current("b").member_epoch
     assert executed_lines(lambda: world.beat("b", epoch)) < REQUEST_LINES_MAX
     assert longest_piece(world) < PIECE_LINES_MAX
+
+
+@contextmanager
+def watched_pieces() -> Iterator[Turns]:
+    """Every piece of what is done about consumer groups ends because a `Pace` says so, or knows that it was enough."""
+    with counted_turns() as (turns, _), pytest.MonkeyPatch.context() as patch:
+        for owner, name, spare in (
+            (AssignmentRuns, "_pieces", 1),
+            (AssignmentRuns, "_moves", 0),
+            (ConsumerGroups, "_beat_in_pieces", 1),
+            (ConsumerGroups, "_match_in_pieces", 0),
+            (ConsumerGroups, "_look_at_topics_of", 0),
+        ):
+            patch.setattr(owner, name, _watched(getattr(owner, name), turns, spare))
+        yield turns
+
+
+def _watched(made: Callable[..., Pieces[None]], turns: Turns, spare: int) -> Callable[..., Pieces[None]]:
+    return lambda *args: in_turn(made(*args), turns, spare=spare)
+
+
+def test_work_gives_way_as_often_as_its_pace_says_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assignment, "PIECE", 20)
+    monkeypatch.setattr(consumer_groups, "NAMES_AT_ONCE", 20)
+    monkeypatch.setattr(consumer_members, "AT_ONCE_MAX", 20)
+    monkeypatch.setattr(long_records, "ELEMENTS_AT_ONCE", 4)
+    names = named(60)
+    world = Consumers(AT_ONCE, topics=dict.fromkeys(names, 2))
+
+    def settle(*members: str) -> None:
+        for _ in range(4):
+            for member_id in members:
+                current = world.group.current(member_id)
+                ids = {topic_id(name): name for name in world.topics}
+                owned = {ids[topic]: set(held) for topic, held in current.assigned.items()}
+                world.beat(member_id, current.member_epoch, owned=owned)
+                world.finish_pieces()
+
+    with watched_pieces() as turns:
+        for member_id, wanted in (("a", names), ("b", names[1:])):
+            join(world, member_id, wanted)
+            world.finish_pieces()
+        settle("a", "b")
+        world.beat("c", 0, pattern="topic-.*", owned={}, rebalance_ms=60_000)
+        for number in range(6):
+            join(world, f"d{number}", names[number : number + 3])
+            world.finish_pieces()
+        members = ["a", "b", "c", *(f"d{number}" for number in range(6))]
+        settle(*members)
+        world.make(**dict.fromkeys(names[:5], 3), **{"topic-x": 1})
+        world.tell(has_moved=True)
+        world.finish_pieces()
+        settle(*members)
+        assert sum(world.group.current(one).partition_count for one in members) == 125 + 1
+        for member_id in ("c", "d0"):
+            world.beat(member_id, -1)
+            world.finish_pieces()
+        settle(*[one for one in members if one not in ("c", "d0")])
+    assert turns.count > 300
