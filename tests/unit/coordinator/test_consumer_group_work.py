@@ -310,13 +310,9 @@ def _watched(made: Callable[..., Pieces[None]], turns: Turns, spare: int) -> Cal
     return lambda *args: in_turn(made(*args), turns, spare=spare)
 
 
-def test_work_gives_way_as_often_as_its_pace_says_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assignment, "PIECE", 20)
-    monkeypatch.setattr(consumer_groups, "NAMES_AT_ONCE", 20)
-    monkeypatch.setattr(consumer_members, "AT_ONCE_MAX", 20)
-    monkeypatch.setattr(long_records, "ELEMENTS_AT_ONCE", 4)
-    names = named(60)
-    world = Consumers(AT_ONCE, topics=dict.fromkeys(names, 2))
+def live(world: Consumers) -> None:
+    """All that takes long about a group of many topics."""
+    names = sorted(world.topics)
 
     def settle(*members: str) -> None:
         for _ in range(4):
@@ -327,24 +323,54 @@ def test_work_gives_way_as_often_as_its_pace_says_and_no_more(monkeypatch: pytes
                 world.beat(member_id, current.member_epoch, owned=owned)
                 world.finish_pieces()
 
-    with watched_pieces() as turns:
-        for member_id, wanted in (("a", names), ("b", names[1:])):
-            join(world, member_id, wanted)
-            world.finish_pieces()
-        settle("a", "b")
-        world.beat("c", 0, pattern="topic-.*", owned={}, rebalance_ms=60_000)
-        for number in range(6):
-            join(world, f"d{number}", names[number : number + 3])
-            world.finish_pieces()
-        members = ["a", "b", "c", *(f"d{number}" for number in range(6))]
-        settle(*members)
-        world.make(**dict.fromkeys(names[:5], 3), **{"topic-x": 1})
-        world.tell(has_moved=True)
+    for member_id, wanted in (("a", names), ("b", names[1:])):
+        join(world, member_id, wanted)
         world.finish_pieces()
-        settle(*members)
-        assert sum(world.group.current(one).partition_count for one in members) == 125 + 1
-        for member_id in ("c", "d0"):
-            world.beat(member_id, -1)
-            world.finish_pieces()
-        settle(*[one for one in members if one not in ("c", "d0")])
+    settle("a", "b")
+    world.beat("c", 0, pattern="topic-.*", owned={}, rebalance_ms=60_000)
+    for number in range(6):
+        join(world, f"d{number}", names[number : number + 3])
+        world.finish_pieces()
+    members = ["a", "b", "c", *(f"d{number}" for number in range(6))]
+    settle(*members)
+    world.make(**dict.fromkeys(names[:5], 3), **{"topic-x": 1})
+    world.tell(has_moved=True)
+    world.finish_pieces()
+    settle(*members)
+    partitions = 2 * len(names) + 5 + 1
+    assert sum(world.group.current(one).partition_count for one in members) == partitions
+    for member_id in ("c", "d0"):
+        world.beat(member_id, -1)
+        world.finish_pieces()
+    left = [one for one in members if one not in ("c", "d0")]
+    settle(*left)
+    for member_id in left:
+        world.beat(member_id, world.group.current(member_id).member_epoch, assignor="range")
+        world.finish_pieces()
+    settle(*left)
+    assert sum(world.group.current(one).partition_count for one in left) == partitions - 1
+
+
+TURNS_MIN = 5_343
+"""Of the life of a group with 12 topics. What looks at elements, and counts none of them, leaves it with fewer."""
+
+
+def test_whatever_is_looked_at_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each element is a piece, it is others' turn after each."""
+    monkeypatch.setattr(assignment, "PIECE", 1)
+    monkeypatch.setattr(consumer_groups, "NAMES_AT_ONCE", 1)
+    monkeypatch.setattr(consumer_members, "AT_ONCE_MAX", 1)
+    monkeypatch.setattr(long_records, "ELEMENTS_AT_ONCE", 1)
+    with counted_turns() as (turns, _):
+        live(Consumers(AT_ONCE, topics=dict.fromkeys(named(12), 2)))
+    assert turns.count >= TURNS_MIN
+
+
+def test_work_gives_way_as_often_as_its_pace_says_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assignment, "PIECE", 20)
+    monkeypatch.setattr(consumer_groups, "NAMES_AT_ONCE", 20)
+    monkeypatch.setattr(consumer_members, "AT_ONCE_MAX", 20)
+    monkeypatch.setattr(long_records, "ELEMENTS_AT_ONCE", 4)
+    with watched_pieces() as turns:
+        live(Consumers(AT_ONCE, topics=dict.fromkeys(named(60), 2)))
     assert turns.count > 300

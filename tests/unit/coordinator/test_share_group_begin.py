@@ -113,24 +113,29 @@ def test_what_waits_for_a_place_is_begun_though_the_topic_that_had_it_is_gone(mo
     world.pass_ms(0)
     world.share_on("a")
     assert len(world.pending) == 1
+    end = len(world.log)
     world.answer_send()
     world.drive()
+    assert (len(world.log), world.pending) == (end, []), "of what is gone, nothing is recorded"
     world.share_on("a")
     assert asked(world) == [("Initialize", of("u", 0, 1))]
 
 
 def test_a_deletion_that_waits_is_not_kept_waiting_by_what_could_be_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_states, "BEGUN_AT_ONCE_MAX", 2)
-    world = asking(t=2, u=2)
-    world.share("a", "t")
+    monkeypatch.setattr(group_states, "BEGUN_AT_ONCE_MAX", 3)
+    world = asking(t=1, v=1, x=1, u=3)
+    world.share("a", "t", "v", "x")
     world.share_beat("a", -1)
-    world.forget("t")
+    deletions = [world.forget("t"), world.forget("x")]
     world.share("b", "u")
-    assert asked(world) == [("Initialize", of("t", 0, 1))]
-    answer(world, Code.NONE, Code.NONE)
-    assert asked(world) == [("Delete", of("t", 0, 1))]
+    assert asked(world) == [("Initialize", [*of("t", 0), *of("v", 0), *of("x", 0)])]
+    answer(world, Code.NONE, Code.NONE, Code.NONE)
+    assert asked(world) == [("Delete", of("t", 0)), ("Delete", of("x", 0))]
     world.share_on("b")
-    assert asked(world) == [("Delete", of("t", 0, 1)), ("Initialize", of("u", 0, 1))]
+    assert asked(world)[2:] == [("Initialize", of("u", 0, 1, 2))]
+    world.answer_sends()
+    assert [world.forgotten(one) for one in deletions] == [{"t": Code.NONE}, {"x": Code.NONE}]
+    assert world.share_group.known_states.initialized.keys() == {world.state_id(name, 0)[0] for name in "vu"}
 
 
 def test_a_heartbeat_that_is_refused_leaves_what_is_lacking_to_the_next() -> None:
@@ -270,6 +275,33 @@ def test_a_step_is_of_one_again_once_states_were_begun() -> None:
     world.share_beat("a", world.share_group.current("a").member_epoch, topics=["t", "u"])
     assert asked(world) == [("Initialize", of("u", 0))]
     assert steps(epochs_asked(world, LATER, 2)) == [1]
+
+
+def test_one_state_that_was_asked_for_before_raises_the_epoch_of_all() -> None:
+    world = asking(t=1, u=1)
+    world.share("a", "t", "u")
+    for codes in ((LATER, Code.INVALID_REQUEST), (Code.INVALID_REQUEST, LATER)):
+        before = world.share_group.epoch
+        answer(world, *codes)
+        world.share_on("a")
+        assert asked(world) == [("Initialize", [*of("t", 0), *of("u", 0)])]
+        assert world.share_group.epoch == before + 1, codes
+
+
+@pytest.mark.parametrize("what", ["begin", "look", "delete"])
+def test_an_answer_that_is_not_of_each_state_is_a_bug(what: str) -> None:
+    world = settled(t=2)
+    if what == "begin":
+        world.make(t=3)
+        world.share_on("a")
+    elif what == "look":
+        keep_alive(world, LOOK_INTERVAL_MS)
+    else:
+        world.share_beat("a", -1)
+        world.forget("t")
+    ((_, send),) = world.pending
+    with pytest.raises(ValueError, match="argument"):
+        world.coordinator.on_sent(send.send_id, (None,) * 5, now_ms=world.now_ms, wall_ms=world.wall_ms)
 
 
 def test_what_is_refused_for_good_is_not_asked_for_before() -> None:
@@ -514,6 +546,10 @@ def watched_pieces(turns: Turns) -> Iterator[None]:
         yield
 
 
+TURNS_MIN = 5_263
+"""Of the life of a group with 12 topics. What looks at elements, and counts none of them, leaves it with fewer."""
+
+
 def live(world: Sharers) -> None:
     """All that a group of many topics may go through."""
     names = sorted(world.topics)
@@ -581,6 +617,16 @@ def live(world: Sharers) -> None:
     assert not world.shares.groups
 
 
+def test_whatever_is_looked_at_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each element is a piece, it is others' turn after each."""
+    monkeypatch.setattr(assignment, "PIECE", 1)
+    monkeypatch.setattr(share_groups, "AT_ONCE_MAX", 1)
+    world = Sharers(AT_ONCE, topics={f"t{number:03}": 1 for number in range(12)}, answers_at_once=False)
+    with counted_turns() as (turns, _):
+        live(world)
+    assert turns.count >= TURNS_MIN
+
+
 def test_work_gives_way_as_often_as_its_pace_says_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assignment, "PIECE", 20)
     monkeypatch.setattr(share_groups, "AT_ONCE_MAX", 20)
@@ -610,6 +656,9 @@ def test_a_heartbeat_of_a_group_at_rest_looks_at_none_of_its_topics() -> None:
     names = [f"t{number:03}" for number in range(count)]
     world = Sharers(AT_ONCE, topics=dict.fromkeys(names, 1))
 
+    def epoch_of(member_id: str) -> int:
+        return world.share_group.current(member_id).member_epoch
+
     def join(member_id: str, topics: list[str]) -> None:
         world.share_beat(member_id, 0, topics=topics)
         world.pass_ms(0)
@@ -625,28 +674,35 @@ def test_a_heartbeat_of_a_group_at_rest_looks_at_none_of_its_topics() -> None:
         world.delete(names[-1])
         world.pass_ms(0)
 
-    def reread() -> None:
-        world.share_beat("b", world.share_group.current("b").member_epoch, topics=names[10:])
+    def want(member_id: str, topics: list[str]) -> None:
+        world.share_beat(member_id, epoch_of(member_id), topics=topics)
 
     events: dict[str, Callable[[], None]] = {
         "one joins": lambda: join("a", names),
         "another joins": lambda: join("b", names[1:]),
         "a topic grows": alter,
         "a topic is made that nobody reads": lambda: world.make(another=1),
-        "one wants something else": reread,
+        "one wants something else": lambda: want("b", names[10:]),
         "a topic goes": delete,
         "brokers move": lambda: world.tell(has_moved=True),
         "another leaves": lambda: leave("b"),
         "another leader": world.fail_over,
+        "nobody wants some any more": lambda: want("a", names[50:]),
+        "it wants all again": lambda: want("a", names),
         "one joins who wants what is not there": lambda: join("c", ["nowhere"]),
     }
     for event, happen in events.items():
+        before = world.share_group.epoch if "g" in world.shares.groups else 0
         happen()
         for _ in range(4):
             for member_id in list(world.share_group.subscriptions):
-                world.share_beat(member_id, world.share_group.current(member_id).member_epoch)
+                world.share_beat(member_id, epoch_of(member_id))
                 world.pass_ms(0)
+        is_moot = event in ("a topic is made that nobody reads", "brokers move", "another leader")
+        assert (world.share_group.epoch == before) == is_moot, event
+        epoch, end = world.share_group.epoch, len(world.log)
         assert lines_of_beat(world, "a") < BEAT_LINES_MAX, event
+        assert (world.share_group.epoch, len(world.log), world.shares.next_ms) == (epoch, end, None), event
     assert sum(map(len, world.reads("a").values())) == count
 
 

@@ -8,6 +8,7 @@ from support.fixtures.coordinated_consumers import Consumers
 from support.fixtures.coordinated_sharers import Sharers
 from tidelog.base.errors import Code
 from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.share.member import ShareSubscription
 from tidelog.coordinator.groups.share.settings import ShareGroupSettings
 from tidelog.coordinator.groups.share.share_groups import METADATA_WAIT_MS
 from tidelog.journal import SendId
@@ -190,7 +191,39 @@ def test_assignments_are_made_an_interval_apart() -> None:
     assert world.reads("a") == {"t": {0, 1}}
 
 
-@pytest.mark.parametrize(("passed_ms", "is_made"), [(999, False), (1_000, True), (1_001, True), (-1, True)])
+def test_a_change_raises_the_epoch_once_though_its_assignment_is_put_off() -> None:
+    world = Sharers(GroupSettings(share=ShareGroupSettings(assignment_interval_ms=40_000)), topics={"t": 2})
+    world.share("a")
+    before = world.share_group.epoch
+    for _ in range(5):
+        world.pass_ms(100)
+        world.share_on("a")
+    assert world.share_group.epoch == before + 1, "what was begun is to be assigned"
+    world.pass_ms(39_500)
+    world.share_on("a")
+    assert world.reads("a") == {"t": {0, 1}}
+    assert world.share_group.epoch == before + 1
+
+
+@pytest.mark.parametrize("missing_bytes", [0, 1])
+def test_a_member_finds_room_to_the_last_byte_and_stays_if_it_wants_no_more(missing_bytes: int) -> None:
+    world = Sharers(AT_ONCE, topics={})
+    world.share("a", "t")
+    new = ShareSubscription("client", "/127.0.0.1", None, ("u",))
+    world.memory.limit_bytes = world.memory.used_bytes + new.size_bytes - missing_bytes
+    joined = world.share_beat("b", 0, topics=["u"])
+    if missing_bytes:
+        assert world.refused(joined) == Code.GROUP_MAX_SIZE_REACHED
+    else:
+        world.share_heard(joined)
+    world.memory.limit_bytes = 1
+    epoch = world.share_group.current("a").member_epoch
+    world.share_heard(world.share_beat("a", epoch, topics=["x"]))
+    epoch = world.share_group.current("a").member_epoch
+    assert world.refused(world.share_beat("a", epoch, topics=["xx"])) == Code.GROUP_MAX_SIZE_REACHED
+
+
+@pytest.mark.parametrize(("passed_ms", "is_made"), [(0, False), (999, False), (1_000, True), (1_001, True), (-1, True)])
 def test_the_next_assignment_is_made_when_its_time_has_come(passed_ms: int, is_made: bool) -> None:
     world = Sharers(topics={"t": 2})
     world.share("a")

@@ -189,6 +189,11 @@ class ShareGroupMachine(RuleBasedStateMachine):
     # Checks.
 
     @invariant()
+    def no_alarm_is_left_of_who_is_gone(self) -> None:
+        for _, group_id, member_id in self.world.coordinator._journal.deadlines._due_ms:
+            assert member_id in self.world.shares.groups[group_id].subscriptions
+
+    @invariant()
     def epochs_grow(self) -> None:
         group = self.world.shares.groups.get("g")
         if group is None:

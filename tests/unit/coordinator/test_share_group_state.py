@@ -15,11 +15,12 @@ from support.examples import examples
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import PartitionIndex, TopicId
 from tidelog.coordinator.groups.consumer.assignment import Pace, Pieces, finished
-from tidelog.coordinator.groups.consumer.known_topics import TopicsHash
+from tidelog.coordinator.groups.consumer.known_topics import KnownTopics, TopicsHash
 from tidelog.coordinator.groups.consumer.member import NAME_BYTES
 from tidelog.coordinator.groups.group import GROUP_BYTES
 from tidelog.coordinator.groups.member import MEMBER_BYTES
 from tidelog.coordinator.groups.share.group import PARTITION_BYTES, ShareGroup, ShareGroupState
+from tidelog.coordinator.groups.share.group_change import ShareGroupChange
 from tidelog.coordinator.groups.share.member import (
     NEW_MEMBER,
     ShareCurrent,
@@ -44,6 +45,7 @@ from tidelog.coordinator.groups.share.states import (
     record_bytes_of,
     states_of,
 )
+from tidelog.metadata.image import MetadataImage
 
 T, U, V = (TopicId(UUID(int=number)) for number in (1, 2, 3))
 TOPIC_NAMES = {T: "t", U: "uu", V: "vvv"}
@@ -182,6 +184,30 @@ def test_records_say_all_of_a_member() -> None:
     assert target_of(target_value(current.assigned)) == current.assigned
     assert in_order([V, T, U]) == [T, U, V]
     assert ShareCurrent(0, 0, {}) == NEW_MEMBER
+
+
+# Changes.
+
+
+def test_a_change_shows_the_members_that_there_will_be() -> None:
+    group = ShareGroup("g")
+    group.set_subscription("a", ShareSubscription("c", "h"))
+    known = KnownTopics(MetadataImage(topics_by_name={}, topics_by_id={}, brokers={}), 1)
+    new = ShareSubscription("c", "h", None, ("t",))
+    for member_id, subscription, expected in (
+        ("a", None, {}),
+        ("b", None, {"a": ShareSubscription("c", "h")}),
+        ("a", new, {"a": new}),
+        ("b", new, {"a": ShareSubscription("c", "h"), "b": new}),
+    ):
+        change = ShareGroupChange(group, known)
+        assert change.members() == group.subscriptions
+        if subscription is None:
+            change.remove(member_id)
+        else:
+            change.subscribe(member_id, subscription)
+        assert change.members() == expected
+        assert group.subscriptions.keys() == {"a"}
 
 
 # States.

@@ -160,7 +160,9 @@ def test_states_that_no_record_holds_are_not_asked_for(monkeypatch: pytest.Monke
 
 def test_a_group_without_members_begins_elsewhere() -> None:
     world = emptied(t=2)
+    before = world.share_group.epoch
     answer = world.alter({"t": {0: 7, 1: -1, 2: 5}, "nowhere": {0: 1}})
+    assert world.share_group.epoch == before + 1
     unknown = Code.UNKNOWN_TOPIC_OR_PARTITION
     assert world.altered(answer) == {
         ("t", 0): Code.NONE,
@@ -427,6 +429,63 @@ def test_a_group_is_deleted_after_all_that_is_kept_of_it() -> None:
     assert world.refused(world.delete_group()) == Code.GROUP_ID_NOT_FOUND
 
 
+def test_a_group_that_is_deleted_twice_at_once_is_gone_for_both() -> None:
+    world = emptied(t=2)
+    world.answers_at_once = False
+    answers = [world.delete_group(), world.delete_group()]
+    for _ in range(4):  # each would ask again because of the other, without end
+        if world.pending:
+            world.answer_send()
+            world.drive()
+    assert not world.pending
+    assert [world.group_deleted(one) for one in answers] == [Code.NONE, Code.NONE]
+    assert not world.shares.groups
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("fails", [0, 1])
+def test_of_two_deletions_at_once_one_is_enough(fails: int, order: tuple[int, int]) -> None:
+    world = emptied(t=2)
+    world.answers_at_once = False
+    answers = [world.forget("t"), world.forget("t")]
+    sends = list(world.pending)
+    world.pending.clear()
+    for number in order:
+        assert world.altered(world.alter({"t": {0: 1}})) == {("t", 0): Code.COORDINATOR_NOT_AVAILABLE}
+        world.pending = [sends[number]]
+        world.error = Code.COORDINATOR_NOT_AVAILABLE if number == fails else None
+        world.answer_send()
+        world.drive()
+        world.error = None
+        if number == 1:
+            break  # the last that was asked for: what comes late says nothing that is not known
+    expected = Code.COORDINATOR_NOT_AVAILABLE if fails == 1 else Code.NONE
+    assert world.forgotten(answers[1]) == {"t": expected}
+    is_gone = order == (0, 1) or fails == 0
+    assert (not world.share_group.known_states.deleting) == is_gone
+
+
+def test_a_late_answer_says_nothing_of_a_later_deletion() -> None:
+    """Of a topic that was begun and is to go again: what is left of it would be nobody's."""
+    world = emptied(t=2)
+    world.answers_at_once = False
+    world.forget("t")
+    late = world.pending.pop()
+    world.forget("t")
+    world.answer_sends()
+    world.alter({"t": {0: 7}})
+    world.answer_sends()
+    world.forget("t")
+    (last,) = world.pending
+    world.coordinator.on_sent(late[1].send_id, (None,) * 2, now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.drive()
+    assert set(world.share_group.known_states.deleting.values()) == {"t"}, "it is kept yet"
+    assert world.pending == [last]
+    world.answer_sends()
+    assert not world.kept
+    assert not world.share_group.known_states.deleting
+
+
 def test_a_group_of_which_something_is_left_stays() -> None:
     world = emptied(t=2)
     world.error = Code.COORDINATOR_NOT_AVAILABLE
@@ -560,10 +619,13 @@ def test_what_was_to_begin_anew_is_settled_by_the_next_leader_and_not_begun() ->
     assert not world.share_group.known_states.initializing
 
 
-def test_what_is_left_of_a_member_goes_with_the_next_leader_and_counts_no_more() -> None:
+@pytest.mark.parametrize("gone", [(2,), (0, 2), (1, 2)])
+def test_what_is_left_of_a_member_goes_with_the_next_leader_and_counts_no_more(gone: tuple[int, ...]) -> None:
     world = world_of("a", t=2)
-    *_, removal = member_tombstones("g", "a")
-    world.log.append((Offset(world.log[-1][0] + 1), removal))
+    assert world.share_group.currents.keys() == world.share_group.targets.keys() == {"a"}
+    removals = member_tombstones("g", "a")
+    for one in gone:
+        world.log.append((Offset(world.log[-1][0] + 1), removals[one]))
     world.fail_over()
     assert not world.share_group.currents
     assert not world.share_group.targets

@@ -448,6 +448,41 @@ def test_what_has_changed_nothing_yet_is_not_done_if_whoever_asked_is_gone() -> 
 
 
 @pytest.mark.usefixtures("in_pieces")
+def test_a_member_whose_heartbeat_is_being_done_is_in_though_it_hangs_up() -> None:
+    """What the group lacks was noted already: nobody would look for it again."""
+    world = Sharers(AT_ONCE)
+    joined = world.share_beat("a", 0, topics=["t"])
+    assert joined not in world.answers
+    world.coordinator.on_disconnected(joined, now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.pass_ms(0)
+    world.share_heard(joined)
+    assert set(world.share_group.subscriptions) == {"a"}
+    assert len(world.kept) == 4
+
+
+@pytest.mark.usefixtures("in_pieces")
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_member_that_has_left_when_its_session_is_over_is_not_put_out_again(is_deleted: bool) -> None:
+    world = Sharers(AT_ONCE, topics=dict.fromkeys(named(3), 1))
+    for member_id in "ab":
+        world.share_beat(member_id, 0, topics=named(3))
+        world.pass_ms(0)
+    world.share_beat("b", -1)
+    world.pass_ms(0)
+    epoch = world.share_group.epoch
+    left = world.share_beat("a", -1)
+    if is_deleted:
+        world.delete_group()
+    assert left not in world.answers
+    world.now_ms += 45_000
+    world.pass_ms(0)
+    world.share_heard(left)
+    assert ("g" in world.shares.groups) != is_deleted
+    if not is_deleted:
+        assert world.share_group.epoch == epoch + 1
+
+
+@pytest.mark.usefixtures("in_pieces")
 def test_a_member_that_leaves_and_does_not_wait_for_the_answer_is_out() -> None:
     world = Sharers(AT_ONCE)
     world.share_beat("a", 0, topics=["t"])
@@ -530,6 +565,7 @@ def test_an_assignment_finds_room_to_the_last_byte(
         world.pass_ms(0)
         assert world.share_group.target_count == 1, "nobody tries again before something changes"
         world.share("b", "u")
+        assert is_large or world.share_group.target_epoch == world.share_group.epoch
         for _ in range(2):
             world.pass_ms(0)
             world.share_on("a")

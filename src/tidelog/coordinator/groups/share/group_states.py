@@ -108,6 +108,18 @@ class _Sent:
         return (topic_id for topic_id, _ in groupby(self.ids, itemgetter(0)))
 
 
+class _Deletion(NamedTuple):
+    """The states of a topic are to go. Nothing of it is begun before the last of the requests is answered.
+
+    Attributes:
+        first_id: of the first request for it, or of a later one: one that was sent before is of an earlier deletion.
+        last_id: 0 until it is sent.
+    """
+
+    first_id: SendId
+    last_id: SendId
+
+
 class GroupStates:
     """Those of all share groups of one coordinator, and what is under way about them."""
 
@@ -117,7 +129,7 @@ class GroupStates:
         self._last_send_id = 0
         self._sent: dict[SendId, _Sent] = {}
         self._beginning: dict[str, dict[StateId, SendId]] = {}
-        self._deleting: dict[str, dict[TopicId, SendId]] = {}
+        self._deleting: dict[str, dict[TopicId, _Deletion]] = {}
         self._looking: dict[str, SendId] = {}  # what is begun or deleted meanwhile makes the answer worthless
         self._postponed: dict[str, list[_Sent]] = {}  # deletions, until what is being begun has been
 
@@ -330,8 +342,10 @@ class GroupStates:
     def _note_deleting(self, sent: _Sent, send_id: SendId, pace: Pace) -> Pieces[None]:
         self._looking.pop(sent.group_id, None)
         topics = self._deleting.setdefault(sent.group_id, {})
+        next_id = send_id or SendId(self._last_send_id + 1)
         for topic_id in sent.topic_ids:
-            topics[topic_id] = send_id
+            before = topics.get(topic_id)
+            topics[topic_id] = _Deletion(next_id if before is None else before.first_id, send_id)
             if pace.counts(1):
                 yield
 
@@ -479,7 +493,7 @@ class GroupStates:
         if states == group.known_states:
             return
         group_id, known, more = group.group_id, self._written.topics, NOTHING_MISSING
-        may_go_on = begun and not refused and group_id not in self._beginning and group_id not in self._postponed
+        may_go_on = not refused and group_id not in self._beginning and group_id not in self._postponed
         if known is not None and may_go_on:
             more = yield from self.missing(group, list(group.topics), known.view, pace, states)
         if more.record is not None and not more.was_asked_for and self._write(group, more.record):
@@ -513,8 +527,10 @@ class GroupStates:
                 yield
         gone: list[TopicId] = []
         for topic_id in sent.topic_ids:
-            if deleting.get(topic_id) == send_id:
-                del deleting[topic_id]
+            deletion = deleting.get(topic_id)
+            if deletion is not None and send_id >= deletion.first_id:  # else it was begun since
+                if send_id == deletion.last_id:
+                    del deleting[topic_id]
                 if topic_id not in failed:
                     gone.append(topic_id)
             if pace.counts(1):
