@@ -167,6 +167,38 @@ def test_a_member_that_is_moved_on_in_pieces_has_its_time_to_give_up(
     assert ("a" in world.group.subscriptions) == moves
 
 
+@pytest.mark.parametrize("gives_up", [True, False])
+def test_a_member_that_waits_for_an_answer_when_its_time_is_over_is_out_if_it_gave_nothing_up(
+    gives_up: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer_members, "AT_ONCE_MAX", 0)
+    world = Large(AT_ONCE, topics={"t": 4})
+    for one in "ab":
+        world.join(one)
+        world.all_pieces()
+    world.beat("a", 1)
+    world.all_pieces()
+    assert world.group.current("a").revoking
+    world.now_ms += 30_000
+    for one in "ab":
+        world.beat(one, world.group.current(one).member_epoch)
+        world.all_pieces()
+    world.now_ms += 30_000
+    owned = {"t": {0, 1}} if gives_up else {"t": {0, 1, 2, 3}}
+    waiting = world.beat("a", 1, owned=owned)
+    assert waiting not in world.answers
+    world.all_pieces()
+    world.heard(waiting)
+    assert "a" in world.group.subscriptions, "it is looked at what it says"
+    for _ in range(4):
+        world.pass_ms(1_000)
+        world.beat("b", world.group.current("b").member_epoch)
+        if "a" in world.group.subscriptions:
+            world.beat("a", world.group.current("a").member_epoch, owned=owned)
+    world.all_pieces()
+    assert ("a" in world.group.subscriptions) == gives_up
+
+
 def test_a_leader_that_fails_within_leaves_what_the_next_one_goes_on_from(world: Large) -> None:
     for one in ("a", "b"):
         world.join(one)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from support.executed_lines import executed_lines
@@ -10,8 +12,12 @@ from support.fixtures.coordinated_consumers import Consumers, topic_id
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.consumer import consumer_members
+from tidelog.coordinator.groups.consumer.classic_members import _owned
+from tidelog.coordinator.groups.consumer.member import CurrentAssignment
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings, MigrationPolicy
 from tidelog.coordinator.groups.consumer_group_records import ConsumerMemberState
+from tidelog.coordinator.groups.records import group_key
 from tidelog.journal import RequestId
 from tidelog.wire.compile import encode
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
@@ -122,7 +128,9 @@ def test_of_what_a_classic_member_offers_the_first_says_what_it_wants(is_upgrade
         world.enter("a")
     else:
         world, _ = upgraded()
-        member_id = world.taken(world.join(api_version=3, protocols=protocols), JoinGroupResponse).member_id
+        joined = world.taken(world.join(api_version=3, protocols=protocols), JoinGroupResponse)
+        member_id = joined.member_id
+        assert (joined.protocol_type, joined.protocol_name) == ("consumer", "range")
     assert world.group.subscriptions[member_id].topic_names == ("t",)
 
 
@@ -291,6 +299,87 @@ def cooperative(generation: int, owned: set[int], *topics: str) -> tuple[tuple[s
         generation_id=generation,
     )
     return (("cooperative-sticky", b"\0\2" + encode(value, 2)),)
+
+
+def test_a_classic_member_is_told_to_join_again_until_it_has_what_it_is_to_have() -> None:
+    world, classic = upgraded()
+    joined = world.member_id_required()
+    generation = world.taken(world.join(joined), JoinGroupResponse).generation_id
+    assert generation == 3
+    assert world.refused(world.sync(classic, 2)) == Code.REBALANCE_IN_PROGRESS, "it is to give something up first"
+    assert world.taken(world.heartbeat(joined, generation), HeartbeatResponse), "it waits for others"
+    world.heard(world.beat("a", 2, owned={"t": set(world.group.current("a").assigned.get(T, ()))}))
+    assert rejoin(world, classic)[0] == 3
+    for _ in range(2):
+        current = world.group.current("a")
+        world.heard(world.beat("a", current.member_epoch, owned={"t": set(current.assigned.get(T, ()))}))
+    assert world.refused(world.heartbeat(joined, generation)) == Code.REBALANCE_IN_PROGRESS, "what it waits for is free"
+    assert rejoin(world, joined) == (3, {one for held in world.group.target(joined).values() for one in held})
+    assert world.taken(world.heartbeat(joined, 3), HeartbeatResponse)
+
+
+@pytest.mark.parametrize("in_pieces", [False, True])
+def test_a_topic_that_grows_has_classic_members_join_again(in_pieces: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, classic = upgraded()
+    if in_pieces:
+        monkeypatch.setattr(consumer_members, "AT_ONCE_MAX", 0)
+    world.make(t=6)
+    world.heartbeat(classic, 2)
+    world.finish_pieces()
+    assert world.group.target_epoch == world.group.epoch == 3
+    assert world.refused(world.heartbeat(classic, 2)) == Code.REBALANCE_IN_PROGRESS
+
+
+def test_a_classic_member_may_change_what_it_offers() -> None:
+    world, classic = upgraded()
+    world.taken(world.join(classic, protocols=(("other", subscription("t")),)), JoinGroupResponse)
+    assert world.refused(world.join(protocols=(("range", subscription("t")),))) == Code.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_an_administrator_removes_static_members_of_both_protocols_by_name() -> None:
+    world, classic = upgraded()
+    world.taken(world.join(instance_id="i"), JoinGroupResponse)
+    world.enter("b", instance_id="j")
+    leave = world.leave(("", "i"), ("", "j"), ("", "k"), ("", None))
+    assert world.leave_codes(leave) == [0, 0, Code.UNKNOWN_MEMBER_ID, Code.UNKNOWN_MEMBER_ID]
+    assert set(world.group.subscriptions) == {"a", classic}
+
+
+@pytest.mark.parametrize(
+    ("generation", "counts"), [(-1, True), (0, False), (3, False), (4, True), (5, True), (6, False)]
+)
+def test_what_a_classic_member_reads_counts_if_it_is_of_its_last_generations(generation: int, counts: bool) -> None:
+    known = Consumers(AT_ONCE).consumers.members.known
+    wanted = ConsumerProtocolSubscription(
+        topics=["t"],
+        owned_partitions=[
+            ConsumerProtocolPartitions("t", [0]),
+            ConsumerProtocolPartitions("t", [2]),
+            ConsumerProtocolPartitions("nowhere", [1]),
+        ],
+        generation_id=generation,
+    )
+    owned = _owned(wanted, CurrentAssignment(5, 4), known)
+    assert owned == ({T: {0, 2}} if counts else {})
+
+
+@pytest.mark.parametrize("size_max", [1, 2, 3])
+def test_a_group_that_is_too_large_for_a_classic_one_stays(size_max: int) -> None:
+    world, _ = upgraded()
+    world.taken(world.join(api_version=3), JoinGroupResponse)
+    settings = world.coordinator._journal.settings
+    world.coordinator._journal.settings = replace(settings, group_size_max=size_max)
+    world.heard(world.beat("a", -1))
+    assert bool(world.coordinator.groups) == (size_max >= 2)
+    assert bool(world.consumers.groups) == (size_max < 2)
+
+
+def test_a_classic_group_that_was_not_recorded_leaves_no_tombstone() -> None:
+    world = Consumers(AT_ONCE)
+    world.member_id_required()
+    assert not world.coordinator.groups["g"].is_recorded
+    world.enter("a")
+    assert group_key("g") not in dict(world.committed)
 
 
 def test_a_cooperative_member_that_missed_an_answer_keeps_what_it_reads_until_it_gave_it_up() -> None:

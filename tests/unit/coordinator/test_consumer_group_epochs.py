@@ -9,6 +9,7 @@ import pytest
 from support.fixtures.coordinated_consumers import Consumers, topic_id
 from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
+from tidelog.wire.primitives import ZERO_UUID
 
 AT_ONCE = GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=0))
 TWO = {"t": 2, "u": 2}
@@ -197,6 +198,23 @@ def test_more_is_given_up_while_it_is_still_waited_for() -> None:
     answer = world.heard(world.beat("a", 1, topics=["t"], owned=everything))
     assert world.told(answer) == {"t": {0, 1}}
     assert set(world.group.current("a").revoking) == {topic_id("u"), topic_id("v")}
+
+
+def test_settings_are_in_force_for_all_groups_that_have_none_of_their_own() -> None:
+    world = Consumers(AT_ONCE)
+    own = ConsumerGroupSettings(heartbeat_interval_ms=77)
+    world.consumers.on_settings(ConsumerGroupSettings(heartbeat_interval_ms=88, session_timeout_ms=9), {"own": own})
+    assert world.enter("a").heartbeat_interval_ms == 88
+    assert world.enter("a", group_id="own").heartbeat_interval_ms == 77
+    world.pass_ms(9)
+    assert {one for one, group in world.consumers.groups.items() if group.subscriptions} == {"own"}
+
+
+def test_a_topic_has_an_id_once_it_is_known() -> None:
+    world = Consumers(AT_ONCE)
+    assert [world.consumers.topic_id(name) for name in ("t", "nowhere")] == [topic_id("t"), ZERO_UUID]
+    super(Consumers, world).fail_over()
+    assert world.consumers.topic_id("t") == ZERO_UUID
 
 
 def test_a_group_of_its_own_has_settings_of_its_own() -> None:

@@ -9,7 +9,7 @@ from support.fixtures.coordinated_sharers import Sharers
 from tidelog.base.errors import Code
 from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.consumer import assignment, consumer_groups, consumer_members
-from tidelog.coordinator.groups.consumer.consumer_groups import METADATA_WAIT_MS
+from tidelog.coordinator.groups.consumer.consumer_groups import ANSWER_WAIT_MS, METADATA_WAIT_MS
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
 from tidelog.journal import RequestId
 
@@ -304,6 +304,28 @@ def test_who_does_not_give_up_in_time_is_out() -> None:
     world.pass_ms(1)
     assert set(world.group.subscriptions) == {"b"}
     assert world.told(world.heard(world.beat("b", 2))) == {"t": {0, 1, 2, 3}}
+
+
+@pytest.mark.parametrize("rebalance_ms", [0, 1])
+def test_who_has_no_time_to_give_up_is_out_at_once(rebalance_ms: int, in_pieces: bool) -> None:
+    world = Consumers(AT_ONCE)
+    world.enter("a", rebalance_ms=rebalance_ms)
+    world.enter("b")
+    world.heard(world.beat("a", 1))
+    world.pass_ms(0)
+    assert ("a" in world.group.subscriptions) == (rebalance_ms == 1 or in_pieces)
+    world.pass_ms(ANSWER_WAIT_MS if in_pieces else 1)  # it was being answered when its time was over
+    assert "a" not in world.group.subscriptions
+
+
+def test_who_is_behind_and_has_nothing_to_give_up_is_not_hurried_by_another_leader() -> None:
+    world = Consumers(AT_ONCE, topics={"t": 1, "u": 1})
+    world.enter("a", rebalance_ms=10_000)
+    world.enter("b", topics=["u"])
+    assert world.group.current("a").member_epoch < world.group.target_epoch
+    world.fail_over()
+    world.pass_ms(SESSION_MS - 1)
+    assert set(world.group.subscriptions) == {"a", "b"}
 
 
 def test_who_gave_up_in_time_stays() -> None:

@@ -123,6 +123,34 @@ def test_many_names_take_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert world.group.matched["ab[01]"].topics == {"ab1"}
 
 
+def test_topics_that_come_at_any_time_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assignment, "PIECE", 1)
+    for count in range(12):
+        world = Consumers(AT_ONCE, topics={"abc": 1, "xyz": 1})
+        world.enter("a", topics=None, pattern="ab.*")
+        for _ in range(count):
+            world.coordinator.on_time(now_ms=0, wall_ms=world.wall_ms)
+            world.drive()
+        world.make(abd=1)
+        world.pass_ms(0)
+        assert set(world.group.topics) == {"abc", "abd"}, count
+
+
+def test_a_group_that_goes_at_any_time_is_not_there_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assignment, "PIECE", 1)
+    for count in range(12):
+        world = Consumers(AT_ONCE, topics={"abc": 1, "abd": 1})
+        world.enter("a", topics=None, pattern="ab.*")
+        for _ in range(count):
+            world.coordinator.on_time(now_ms=0, wall_ms=world.wall_ms)
+            world.drive()
+        world.heard(world.beat("a", -1))
+        world.delete_group()
+        world.pass_ms(0)
+        assert not world.consumers.groups, count
+        assert world.memory.used_bytes == 0
+
+
 def test_names_are_matched_as_many_at_once_as_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern_searches, "STEP_NAMES_MAX", 5)
     world = Consumers(AT_ONCE, topics={f"ab{number:02}": 1 for number in range(40)})

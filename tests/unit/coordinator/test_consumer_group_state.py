@@ -242,6 +242,55 @@ def test_groups_of_which_something_else_is_recorded_are_not_the_same() -> None:
     assert all(told.count(one) == 1 for one in told)
 
 
+def test_a_partition_is_of_the_member_that_had_it_last() -> None:
+    group = ConsumerGroup("g")
+    old, new = CurrentAssignment(1, 1, assigned={T: {0: 1}}), CurrentAssignment(2, 1)
+    group.set_current("a", old)
+    group.set_current("b", CurrentAssignment(2, 2, assigned={T: {0: 2}}))
+    group.set_current("a", new)
+    assert group.owner(T, 0) == "b", "it is not forgotten with who had it before"
+    group.indexed = old
+    group.set_current("b", new)
+    assert group.owner(T, 0) is None, "that another change was prepared does not count"
+    group.indexed = old
+    group.set_current("c", CurrentAssignment(3, 3, assigned={T: {0: 3}}))
+    assert group.owner(T, 0) == "c"
+
+
+def test_a_member_that_wants_something_else_keeps_its_place() -> None:
+    group = ConsumerGroup("g")
+    for member_id in ("b", "a", "b"):
+        group.set_subscription(member_id, ConsumerSubscription("c", "h"))
+    assert list(group.subscriptions) == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "currents", "state"),
+    [
+        (2, {"a": CurrentAssignment(2, 2), "b": CurrentAssignment(2, 1)}, ConsumerGroupState.STABLE),
+        (3, {"a": CurrentAssignment(2, 2), "b": CurrentAssignment(2, 1)}, ConsumerGroupState.ASSIGNING),
+        (2, {"a": CurrentAssignment(2, 2), "b": CurrentAssignment(1, 1)}, ConsumerGroupState.RECONCILING),
+        (2, {"a": CurrentAssignment(2, 2)}, ConsumerGroupState.RECONCILING),
+        *(
+            (2, {"a": CurrentAssignment(2, 2), "b": CurrentAssignment(2, 1, state)}, ConsumerGroupState.RECONCILING)
+            for state in (ConsumerMemberState.UNREVOKED_PARTITIONS, ConsumerMemberState.UNRELEASED_PARTITIONS)
+        ),
+    ],
+)
+def test_a_group_is_in_the_state_that_its_members_are_in(
+    epoch: int, currents: dict[str, CurrentAssignment], state: ConsumerGroupState
+) -> None:
+    group = ConsumerGroup("g")
+    group.set_epoch(epoch, 0)
+    group.set_target_epoch(2, None)
+    assert group.state is ConsumerGroupState.EMPTY
+    for member_id in "ab":
+        group.set_subscription(member_id, ConsumerSubscription("c", "h"))
+    for member_id, current in currents.items():
+        group.set_current(member_id, current)
+    assert group.state is state
+
+
 def test_who_is_no_member_is_unknown() -> None:
     group = ConsumerGroup("g")
     with pytest.raises(KafkaError) as refused:

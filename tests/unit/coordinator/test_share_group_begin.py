@@ -198,6 +198,18 @@ def test_what_no_record_holds_is_told_once(caplog: pytest.LogCaptureFixture) -> 
     assert not caplog.records, "nothing has changed"
 
 
+def test_what_cannot_be_recorded_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    world = asking(t=3)
+    world.share("a", "t")
+    world.coordinator.batch_size_bytes_max = world.batch_bytes = 100
+    world.answer_sends()
+    assert "than a batch of 100 bytes holds" in caplog.text
+    caplog.clear()
+    world.coordinator.batch_size_bytes_max = world.batch_bytes = 60
+    world.pass_ms(45_000)  # nobody is told that a member cannot be put out
+    assert "than a batch of 60 bytes holds" in caplog.text
+
+
 def test_topics_find_room_in_one_record_together() -> None:
     world = asking(t=60, u=60, v=60)
     world.coordinator.batch_size_bytes_max = world.batch_bytes = 700
@@ -429,6 +441,10 @@ def test_a_look_waits_for_what_is_begun_or_deleted(what: str) -> None:
     world.share_on("a")
     if what == "begin":
         assert asked(world) == [("LookFor", of("t", 0, 1, 2))]
+        return
+    world.answer_sends()
+    keep_alive(world, LOOK_INTERVAL_MS)
+    assert asked(world) == [("LookFor", of("t", 0, 1))], "it is looked for again"
 
 
 def test_a_group_that_works_with_nothing_looks_for_nothing() -> None:
@@ -546,7 +562,7 @@ def watched_pieces(turns: Turns) -> Iterator[None]:
         yield
 
 
-TURNS_MIN = 5_263
+TURNS_MIN = 5_529
 """Of the life of a group with 12 topics. What looks at elements, and counts none of them, leaves it with fewer."""
 
 
@@ -606,14 +622,20 @@ def live(world: Sharers) -> None:
     for member_id in "ab":
         world.share_beat(member_id, -1)
         settle()
-    for code in (LATER, None):
-        world.error = code
-        world.forget(*names[2:])
+    world.error = LATER
+    for ask in ("alter", "delete", "forget"):
+        if ask == "alter":
+            world.alter({name: {0: 4} for name in names[2:]})
+        elif ask == "delete":
+            world.delete_group()
+        else:
+            world.forget(*names[2:])
         settle()
-    for code in (LATER, None):
-        world.error = code
-        world.delete_group()
-        settle()
+    world.error = None
+    world.forget(*names[2:])
+    settle()
+    world.delete_group()
+    settle()
     assert not world.shares.groups
 
 

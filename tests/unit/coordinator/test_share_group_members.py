@@ -198,6 +198,7 @@ def test_a_change_raises_the_epoch_once_though_its_assignment_is_put_off() -> No
     for _ in range(5):
         world.pass_ms(100)
         world.share_on("a")
+        assert (world.reads("a"), world.shares.next_ms) == ({}, None)
     assert world.share_group.epoch == before + 1, "what was begun is to be assigned"
     world.pass_ms(39_500)
     world.share_on("a")

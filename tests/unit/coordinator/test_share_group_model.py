@@ -189,6 +189,10 @@ class ShareGroupMachine(RuleBasedStateMachine):
     # Checks.
 
     @invariant()
+    def nothing_is_kept_of_what_was_answered(self) -> None:
+        assert not self.world.shares._work._droppable.keys() & self.world.answers.keys()
+
+    @invariant()
     def no_alarm_is_left_of_who_is_gone(self) -> None:
         for _, group_id, member_id in self.world.coordinator._journal.deadlines._due_ms:
             assert member_id in self.world.shares.groups[group_id].subscriptions

@@ -66,6 +66,9 @@ NAMES_AT_ONCE = 300
 METADATA_WAIT_MS = 1_000
 """How much longer a member has while the topics of the cluster are not known: nobody can be assigned anything."""
 
+ANSWER_WAIT_MS = 1_000
+"""How much longer a member has to give up what it is to, while what it says about that is being looked at."""
+
 logger = logging.getLogger("tidelog.server.groups")
 
 
@@ -240,8 +243,11 @@ class ConsumerGroups:
             self._journal.deadlines.set(alarm, at.now_ms + METADATA_WAIT_MS)
         elif alarm.cause is Cause.CONSUMER_SESSION:
             self.members.remove(group, (alarm.member_id,), at)
-        elif has_to_act(group, alarm.member_id) and not self.members.runs.awaits(group, alarm.member_id):
-            self.members.remove(group, (alarm.member_id,), at)  # else it did what it had to, and is answered later
+        elif has_to_act(group, alarm.member_id):
+            if self.members.runs.awaits(group, alarm.member_id):  # it may say that it did what it had to
+                self._journal.deadlines.set(alarm, at.now_ms + ANSWER_WAIT_MS)
+            else:
+                self.members.remove(group, (alarm.member_id,), at)
 
     def on_time(self, at: Moment) -> None:
         """Assign, and look patterns up, for a while."""
