@@ -102,6 +102,7 @@ ASKS: dict[str, Callable[[Coordinated, str], RequestId]] = {
     "transaction of an instance": lambda world, member: world.txn_commit({("t", 0): 5}, instance_id="i"),
     "transaction of nobody": lambda world, member: world.txn_commit({("t", 0): 5}),
     "leave, v1": lambda world, member: world.leave((member, None), api_version=1),
+    "leave of a stranger, v1": lambda world, member: world.leave((UNKNOWN, None), api_version=1),
     "delete": lambda world, member: world.delete_group(),
 }
 
@@ -147,6 +148,7 @@ EXPECTED: dict[str, tuple[Code, ...]] = {
     "transaction of an instance":        (OK, OK, OK, *(UNKNOWN_MEMBER,) * 3),
     "transaction of nobody":             (OK,) * 6,
     "leave, v1":                         (UNKNOWN_MEMBER, UNKNOWN_MEMBER, UNKNOWN_MEMBER, OK, OK, OK),
+    "leave of a stranger, v1":           (UNKNOWN_MEMBER,) * 6,
     "delete":                            (NOT_FOUND, OK, OK, NON_EMPTY, NON_EMPTY, NON_EMPTY),
 }  # fmt: skip
 
@@ -190,6 +192,18 @@ def test_sessions_have_limits(session_ms: int) -> None:
     world = Coordinated()
     assert world.refused(world.join(session_ms=session_ms)) == Code.INVALID_SESSION_TIMEOUT
     assert not world.coordinator.groups
+
+
+@pytest.mark.parametrize("session_ms", [6_000, 1_800_000])
+def test_sessions_may_be_as_long_as_their_limits(session_ms: int) -> None:
+    assert Coordinated().member_id_required(session_ms=session_ms)
+
+
+@pytest.mark.parametrize(("rebalance_ms", "expected"), [(-1, 7_000), (0, 0), (1, 1), (9_000, 9_000)])
+def test_who_says_no_rebalance_timeout_has_that_of_its_session(rebalance_ms: int, expected: int) -> None:
+    world = Coordinated(GroupSettings(initial_rebalance_delay_ms=0))
+    world.join(api_version=3, session_ms=7_000, rebalance_ms=rebalance_ms)
+    assert world.coordinator.groups["g"].rebalance_timeout_ms == expected
 
 
 def test_a_group_needs_a_name() -> None:
@@ -250,6 +264,18 @@ def test_of_too_many_the_first_to_join_are_in() -> None:
     world.pass_ms(6_000)
     assert world.taken(joins[0], JoinGroupResponse).error_code == 0
     assert len(world.described().members) == 2
+
+
+def test_who_finds_the_group_full_when_it_comes_back_with_its_id_is_not_waited_for() -> None:
+    world = Coordinated(GroupSettings(group_size_max=2))
+    late = world.member_id_required(client_id="late", session_ms=60_000)
+    first, second = world.stable_group("a", "b", session_ms=60_000)
+    joins = [world.join(one, session_ms=60_000) for one in (first, second)]
+    assert not any(join in world.answers for join in joins), "the third may come back"
+    assert world.refused(world.join(late)) == Code.GROUP_MAX_SIZE_REACHED
+    assert [world.taken(join, JoinGroupResponse).generation_id for join in joins] == [2, 2]
+    assert world.refused(world.join(late)) == Code.GROUP_MAX_SIZE_REACHED
+    assert not world.coordinator.groups["g"].pending
 
 
 def test_too_many_who_never_come_back_are_refused_until_their_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,6 +395,12 @@ def test_leaving_has_an_answer_for_each() -> None:
     assert world.leave_codes(leave) == [0, *[Code.UNKNOWN_MEMBER_ID] * 3]
     assert world.taken(leave, LeaveGroupResponse).error_code == 0
     assert world.leave_codes(world.leave((first, None), group_id="other")) == [Code.UNKNOWN_MEMBER_ID]
+    pending = world.member_id_required()
+    assert world.leave_codes(world.leave((pending, "instance"), (pending, None), (pending, None))) == [
+        Code.UNKNOWN_MEMBER_ID,
+        Code.NONE,
+        Code.UNKNOWN_MEMBER_ID,
+    ]
 
 
 def test_subscriptions_that_cannot_be_read_want_everything() -> None:

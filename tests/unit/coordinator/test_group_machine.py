@@ -17,6 +17,7 @@ from support.examples import examples
 from support.fixtures.coordinated import Coordinated, CountingRng, subscription
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.coordinator.deadlines import Cause
 from tidelog.coordinator.groups import GroupCoordinator, GroupSettings
 from tidelog.coordinator.groups.group import GroupState
 from tidelog.coordinator.groups.records import decode_group
@@ -315,7 +316,9 @@ class GroupMachine(RuleBasedStateMachine):
     @invariant()
     def no_alarm_is_left_of_what_is_gone(self) -> None:
         coordinator = self.world.coordinator
-        assert {alarm.group_id for alarm in coordinator._journal.deadlines._due_ms} <= coordinator.groups.keys()
+        for cause, group_id, member_id in coordinator._journal.deadlines._due_ms:
+            group = coordinator.groups[group_id]
+            assert cause is not Cause.SESSION or member_id in group.members.keys() | group.pending
 
     @invariant()
     def nothing_is_kept_of_what_was_answered(self) -> None:

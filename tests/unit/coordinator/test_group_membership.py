@@ -73,6 +73,46 @@ def test_the_first_rebalance_waits_no_longer_than_members_allow() -> None:
     assert world.taken(join, JoinGroupResponse).generation_id == 1
 
 
+def test_a_member_that_stays_alone_waits_once() -> None:
+    world = Coordinated()
+    join = world.join(api_version=3)
+    world.pass_ms(DELAY_MS - 1)
+    assert join not in world.answers
+    world.pass_ms(1)
+    assert world.taken(join, JoinGroupResponse).generation_id == 1
+
+
+def test_while_members_keep_coming_the_first_waits_to_the_end_of_its_time() -> None:
+    world = Coordinated()
+    join = world.join(api_version=3, rebalance_ms=2 * DELAY_MS + 500)
+    for _ in range(2 * DELAY_MS // 500):
+        world.pass_ms(500)
+        assert join not in world.answers
+        world.join(api_version=3, rebalance_ms=1_000)
+    world.pass_ms(499)
+    assert join not in world.answers
+    world.pass_ms(1)
+    assert join in world.answers
+
+
+def test_who_has_waited_for_its_part_has_a_whole_session_afterwards() -> None:
+    world = Coordinated()
+    first, second = world.stable_group("a", "b")
+    world.join(first)
+    world.join(second)
+    sync = world.sync(second, 2)
+    for _ in range(4):
+        world.pass_ms(SESSION_MS // 2)
+        world.heartbeat(first, 2)
+    assert sync not in world.answers, "who waits for us is not expected to be heard of"
+    world.sync(first, 2, {second: b"x"})
+    assert world.taken(sync, SyncGroupResponse).assignment == b"x"
+    for passed_ms, count in ((SESSION_MS - 1, 2), (1, 1)):
+        world.pass_ms(passed_ms)
+        world.heartbeat(first, 2)
+        assert len(world.described().members) == count
+
+
 def test_members_that_have_no_longer_than_the_first_wait_are_not_kept_waiting() -> None:
     for rebalance_ms in (DELAY_MS - 1, DELAY_MS):
         world = Coordinated()

@@ -11,6 +11,7 @@ from tidelog.base.errors import Code
 from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.member import MEMBER_BYTES, protocols_bytes
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
+from tidelog.wire.messages.api_14_sync_group import SyncGroupResponse
 
 KB = 1 << 10
 AT_ONCE = GroupSettings(initial_rebalance_delay_ms=0)
@@ -75,6 +76,23 @@ def test_an_assignment_that_finds_no_room_does_not_come_to_pass() -> None:
     sync = world.sync(member, generation, {member: bytes(60 * KB)})
     assert world.refused(sync) == Code.UNKNOWN_SERVER_ERROR
     assert world.memory.used_bytes < 40 * KB
+
+
+@pytest.mark.parametrize("missing_bytes", [0, 1])
+def test_an_assignment_finds_room_to_the_last_byte_or_takes_no_more_than_before(missing_bytes: int) -> None:
+    world = Coordinated(AT_ONCE)
+    member, generation = generation_of(world, "g", KB)
+    world.memory.limit_bytes = world.memory.used_bytes + 2 * KB - missing_bytes
+    sync = world.sync(member, generation, {member: bytes(KB)})
+    if missing_bytes:
+        assert world.refused(sync) == Code.UNKNOWN_SERVER_ERROR
+        return
+    assert len(world.taken(sync, SyncGroupResponse).assignment) == KB
+    world.memory.limit_bytes = 1
+    joined = world.taken(world.join(member, group_id="g", protocols=metadata(KB)), JoinGroupResponse)
+    assert joined.generation_id == generation + 1
+    again = world.sync(member, generation + 1, {member: bytes(KB)})
+    assert len(world.taken(again, SyncGroupResponse).assignment) == KB
 
 
 def test_ids_that_nobody_came_back_with_take_memory_until_they_are_forgotten() -> None:

@@ -51,6 +51,17 @@ def test_one_that_comes_back_is_told_of_as_it_is_now() -> None:
     assert (one.group_instance_id, one.client_id, one.client_host) == ("j", "another", "/127.0.0.1")
     world.pass_ms(3 * SESSION_MS - 1)
     assert [one.group_instance_id for one in world.described().members] == ["j"], "it has the session it asked for"
+    world.pass_ms(1)
+    assert not world.described().members
+
+
+def test_one_whose_new_id_no_batch_holds_joins_as_all_others_do() -> None:
+    world = Coordinated()
+    leader, _ = static_group(world, "i", "j")
+    world.coordinator.batch_size_bytes_max = 100
+    join = world.join(instance_id="j")
+    assert join not in world.answers
+    assert world.refused(world.heartbeat(leader, 1)) == Code.REBALANCE_IN_PROGRESS
 
 
 def test_its_old_self_is_fenced() -> None:
