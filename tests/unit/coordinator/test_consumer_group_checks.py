@@ -26,7 +26,7 @@ from tidelog.coordinator.groups.consumer.conversion import (
     protocols_of,
     read_subscription,
 )
-from tidelog.coordinator.groups.consumer.group import ConsumerGroup
+from tidelog.coordinator.groups.consumer.group import ConsumerGroup, MatchedTopics
 from tidelog.coordinator.groups.consumer.group_change import GroupChange, preferred_assignor
 from tidelog.coordinator.groups.consumer.heartbeat_checks import (
     TOPIC_NAMES_MAX,
@@ -454,6 +454,16 @@ def test_a_static_member_that_comes_back_is_assigned_from_what_its_former_self_w
     assert set(wanted.subscriptions) == {"b", "c"}
     assert wanted.targets["c"] == {T: frozenset((0, 1))}
     assert wanted.targets["b"] == {T: frozenset((2,))}
+
+
+def test_an_assignment_is_made_from_the_topics_that_a_pattern_matches_now() -> None:
+    group = group_of(a=plain())
+    group.set_matched("p", MatchedTopics(frozenset("t"), 1, 2))
+    group.set_matched("q", MatchedTopics(frozenset("v"), 1, 2))
+    change = GroupChange(group, known(t=1, u=1), SETTINGS)
+    change.match("p", MatchedTopics(frozenset("u"), 2, 3))
+    matched = change.assignment_input().matched
+    assert {pattern: set(one.topics) for pattern, one in matched.items()} == {"p": {"u"}, "q": {"v"}}
 
 
 # Classic members.

@@ -230,6 +230,11 @@ def test_groups_of_which_something_else_is_recorded_are_not_the_same() -> None:
         lambda one: one.set_target("a", {T: frozenset((0,))}),
         lambda one: one.set_current("a", CurrentAssignment(1, 1, assigned={T: {0: 1}})),
         lambda one: one.set_matched("p", MatchedTopics(frozenset(("t",)), 1, 2)),
+        # As long as those before:
+        lambda one: one.set_subscription("a", ConsumerSubscription("d", "h", topic_names=("t",))),
+        lambda one: one.set_target("a", {T: frozenset((1,))}),
+        lambda one: one.set_current("a", CurrentAssignment(1, 1, assigned={T: {1: 1}})),
+        lambda one: one.set_matched("p", MatchedTopics(frozenset(("u",)), 1, 2)),
     )
     told = [group.canonical()]
     for change in changes:

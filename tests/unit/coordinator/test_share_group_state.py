@@ -154,6 +154,11 @@ def test_groups_of_which_something_else_is_recorded_are_not_the_same() -> None:
         lambda one: one.set_subscription("a", ShareSubscription("c", "h", None, ("t",))),
         lambda one: one.set_target("a", {T: frozenset((0,))}),
         lambda one: one.set_current("a", ShareCurrent(1, 1, {T: frozenset((0,))})),
+        # As long as those before:
+        lambda one: one.set_subscription("a", ShareSubscription("d", "h", None, ("t",))),
+        lambda one: one.set_target("a", {T: frozenset((1,))}),
+        lambda one: one.set_current("a", ShareCurrent(1, 1, {T: frozenset((1,))})),
+        lambda one: one.set_states(RecordedStates({T: topic("t", 1)})),
         lambda one: one.set_states(RecordedStates({T: topic("t", 0)})),
     )
     told = [group.canonical()]
