@@ -374,6 +374,26 @@ def test_a_group_that_is_too_large_for_a_classic_one_stays(size_max: int) -> Non
     assert bool(world.consumers.groups) == (size_max < 2)
 
 
+@pytest.mark.parametrize("size_max", [1, 2])
+def test_a_classic_group_stays_one_where_nobody_more_may_join(size_max: int) -> None:
+    consumer = ConsumerGroupSettings(assignment_interval_ms=0, group_size_max=size_max)
+    world = Consumers(GroupSettings(consumer=consumer))
+    world.join(api_version=3)
+    asked = world.beat("a", 0, topics=["t"], owned={}, rebalance_ms=1)
+    if size_max == 1:
+        assert world.refused(asked) == Code.GROUP_ID_NOT_FOUND
+    else:
+        world.heard(asked)
+
+
+def test_a_classic_group_that_no_batch_holds_as_another_one_stays() -> None:
+    world, classic = world_with()
+    world.coordinator.batch_size_bytes_max = 300
+    assert world.refused(world.beat("a", 0, topics=["t"], owned={}, rebalance_ms=1)) == Code.GROUP_ID_NOT_FOUND
+    assert world.taken(world.heartbeat(classic, 1), HeartbeatResponse)
+    assert not world.consumers.groups
+
+
 def test_a_classic_group_that_was_not_recorded_leaves_no_tombstone() -> None:
     world = Consumers(AT_ONCE)
     world.member_id_required()

@@ -7,9 +7,11 @@ import pytest
 from support.fixtures.coordinated_consumers import Consumers, topic_id
 from support.fixtures.coordinated_sharers import Sharers
 from tidelog.base.errors import Code
+from tidelog.base.ids import Offset
 from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.consumer import assignment, consumer_groups, consumer_members
 from tidelog.coordinator.groups.consumer.consumer_groups import ANSWER_WAIT_MS, METADATA_WAIT_MS
+from tidelog.coordinator.groups.consumer.recorded import member_tombstones
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
 from tidelog.journal import RequestId
 
@@ -346,6 +348,51 @@ def test_who_waits_for_others_is_not_hurried() -> None:
     assert set(world.group.subscriptions) == {"a", "b"}
 
 
+def test_who_joins_later_has_a_whole_session() -> None:
+    world = Consumers(AT_ONCE)
+    world.pass_ms(30_000)
+    world.enter("a")
+    world.pass_ms(SESSION_MS - 1)
+    assert "a" in world.group.subscriptions
+    world.pass_ms(1)
+    assert "a" not in world.group.subscriptions
+
+
+def test_who_is_to_give_up_has_its_time_with_another_leader_too() -> None:
+    world = Consumers(AT_ONCE)
+    world.enter("a", rebalance_ms=10_000)
+    world.enter("b")
+    world.heard(world.beat("a", 1))
+    world.pass_ms(9_000)
+    world.fail_over()
+    world.pass_ms(9_999)
+    assert set(world.group.subscriptions) == {"a", "b"}
+    world.pass_ms(1)
+    assert set(world.group.subscriptions) == {"b"}
+
+
+@pytest.mark.parametrize("gone", [(2,), (0, 2), (1, 2)])
+def test_what_is_left_of_a_member_is_nobodys_with_the_next_leader(gone: tuple[int, ...]) -> None:
+    world = world_of("a", "b")
+    removals = member_tombstones("g", "a")
+    for one in gone:
+        world.log.append((Offset(world.log[-1][0] + 1), removals[one]))
+    world.fail_over()
+    assert set(world.group.currents) == set(world.group.targets) == {"b"}
+    assert world.group.owner(topic_id("t"), 0) in (None, "b")
+
+
+def test_a_topic_that_grows_is_noticed_after_any_other_change() -> None:
+    world = world_of("a")
+    world.tell(has_moved=True)
+    assert world.told(world.heard(world.beat("a", 1))) is None
+    world.make(t=6)
+    assert world.told(world.heard(world.beat("a", 1))) == {"t": {0, 1, 2, 3, 4, 5}}
+    world.topics["t"] = 7
+    world.consumers.on_metadata(world.image, world.version, ("t",))
+    assert world.told(world.heard(world.beat("a", 2))) is None, "that metadata was told already"
+
+
 # Static members.
 
 
@@ -402,6 +449,19 @@ def test_another_member_cannot_take_an_instance_over() -> None:
     world.heard(world.beat("a", -2, instance_id="i"))
     request = world.beat("b", 0, topics=["t"], owned={}, rebalance_ms=1, instance_id="i")
     assert world.refused(request) == Code.INVALID_REQUEST
+
+
+def test_a_static_member_that_is_away_has_the_rest_of_its_session_to_come_back() -> None:
+    world = Consumers(AT_ONCE)
+    world.enter("a", instance_id="i", rebalance_ms=1_000)
+    world.enter("b")
+    world.heard(world.beat("a", 1, instance_id="i"))
+    world.pass_ms(900)
+    world.heard(world.beat("a", -2, instance_id="i"))
+    world.pass_ms(SESSION_MS - 901)
+    assert "a" in world.group.subscriptions, "it gives up nothing more"
+    world.pass_ms(1)
+    assert "a" not in world.group.subscriptions
 
 
 def test_a_static_member_that_stays_away_is_out() -> None:

@@ -11,7 +11,7 @@ from support.executed_lines import longest_piece
 from support.fixtures.coordinated_consumers import Consumers, topic_id
 from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups import GroupSettings
-from tidelog.coordinator.groups.consumer import assignment, long_records
+from tidelog.coordinator.groups.consumer import assignment, long_records, recorded
 from tidelog.coordinator.groups.consumer.assignment import (
     AssignableMember,
     Assignment,
@@ -28,7 +28,7 @@ from tidelog.coordinator.groups.consumer.member import NEW_MEMBER, ConsumerSubsc
 from tidelog.coordinator.groups.consumer.range_assignor import range_
 from tidelog.coordinator.groups.consumer.reconciliation import reconciled
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
-from tidelog.coordinator.groups.consumer.target_assignments import AssignmentInput
+from tidelog.coordinator.groups.consumer.target_assignments import AssignmentInput, _size_bytes
 from tidelog.coordinator.groups.consumer.uniform_assignor import uniform
 from tidelog.coordinator.groups.consumer_group_records import ConsumerMemberState
 
@@ -199,6 +199,35 @@ def test_what_a_member_has_is_told_in_short_pieces(count: int) -> None:
     lines, told = longest_piece(_told(CurrentAssignment(3, 3, assigned=one), Pace()))
     assert lines < LINES_MAX
     assert [part.topic_id for part in told.topic_partitions] == topics(count)
+
+
+@pytest.mark.parametrize(
+    ("name_length", "topic_count", "partition_count"),
+    [(1, 1, 1), (1, 1, 0), (30_000, 1, 1), (1, 1_000, 1), (1, 1, 10_000), (10, 100, 100)],
+)
+def test_it_is_known_beforehand_that_a_record_takes_no_more_than_so_much(
+    name_length: int, topic_count: int, partition_count: int
+) -> None:
+    target = {topic: frozenset(range(10**6, 10**6 + partition_count)) for topic in topics(topic_count)}
+    for group_id, member_id in (("\u20ac" * (name_length // 3 + 1), "m"), ("g", "\u20ac" * (name_length // 3 + 1))):
+        record = recorded.target_record(group_id, member_id, target)
+        taken = sum(len(one or b"") for one in record)
+        bound = _size_bytes(group_id, member_id, target)
+        assert taken < bound < 3 * taken + 400
+
+
+def test_what_a_member_has_is_the_same_if_the_partitions_are() -> None:
+    one, other = topics(2)
+    for held_before, held_now, is_same in (
+        ({}, {}, True),
+        ({one: {0: 1}}, {one: {0: 2}}, True),
+        ({one: {0: 1}}, {other: {0: 1}}, False),
+        ({one: {0: 1}}, {one: {1: 1}}, False),
+        ({one: {0: 1}}, {one: {0: 1, 1: 1}}, False),
+        ({one: {0: 1}}, {one: {0: 1}, other: {0: 1}}, False),
+        ({one: {0: 1}, other: {0: 1}}, {one: {0: 1}}, False),
+    ):
+        assert finished(_is_same(held_before, held_now, Pace())) == is_same
 
 
 SETTINGS = GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=0))

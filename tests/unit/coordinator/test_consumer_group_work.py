@@ -254,6 +254,24 @@ def test_an_assignment_that_takes_no_more_than_the_one_before_is_made_whatever_o
         assert len(held) == count, topic
 
 
+def test_long_heartbeats_are_answered_one_after_the_other_and_once() -> None:
+    world = Consumers(AT_ONCE, topics=dict.fromkeys(named(400), 1))
+    waiting = [join(world, member_id, named(400)) for member_id in "abc"]
+    assert not world.answers
+    world.finish_pieces()
+    assert {world.heard(one).member_id for one in waiting} == set("abc")
+    assert not world.consumers._long_beats
+    world.coordinator.resign()
+    world.drive()
+
+
+def test_there_is_nothing_to_do_while_topics_are_not_known() -> None:
+    world = Consumers(AT_ONCE)
+    super(Consumers, world).fail_over()
+    assert world.consumers.next_ms is None
+    world.pass_ms(5_000)
+
+
 def test_nothing_is_left_to_do_for_who_resigned() -> None:
     world = Consumers(AT_ONCE, topics=dict.fromkeys(named(1_000), 1))
     waiting = [join(world, "a", named(1_000)), world.beat("b", 0, topics=None, pattern="t.*", owned={}, rebalance_ms=1)]
