@@ -389,6 +389,18 @@ def test_who_hangs_up_before_it_has_an_id_holds_nobody_up() -> None:
     world.coordinator.on_disconnected(world.request_id(), now_ms=world.now_ms, wall_ms=world.wall_ms)
 
 
+def test_who_hangs_up_while_its_answer_is_on_its_way_stays() -> None:
+    world = Coordinated(GroupSettings(initial_rebalance_delay_ms=0))
+    world.commits_at_once = False
+    world.commit({("t", 0): 1})
+    join = world.join(api_version=3)
+    assert join not in world.answers, "it waits for what was written before"
+    world.coordinator.on_disconnected(join, now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.commit_log()
+    world.drive()
+    assert list(world.coordinator.groups["g"].members) == [world.taken(join, JoinGroupResponse).member_id]
+
+
 def test_who_hangs_up_with_an_id_may_come_back() -> None:
     world = Coordinated()
     member = world.member_id_required()

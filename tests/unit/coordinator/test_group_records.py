@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from support.executed_lines import executed_lines
 from support.fixtures.coordinated import CountingRng
+from support.fixtures.coordinated_sharers import Sharers
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.coordinator.groups import GroupCoordinator, GroupSettings
@@ -34,6 +35,7 @@ from tidelog.coordinator.groups.records import (
 from tidelog.coordinator.groups.state import RecordedGroups
 from tidelog.journal.versioned_records import decode_value
 from tidelog.wire import encode
+from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
 from tidelog.wire.primitives import ZERO_UUID
 
 
@@ -252,6 +254,7 @@ DAMAGED: list[tuple[bytes, bytes | None]] = [
     (b"\0\1\0\1g\0\1t\0\0\0\0\0", OFFSETS[3][0]),
     (offset_key("g", "t", 0), b"\0\x09"),
     (b"\0\1\xff\xff" + bytes(65_535) + b"\0\1t\0\0\0\0", OFFSETS[3][0]),
+    (b"\0\1\0\1g\xff\xff" + bytes(65_535) + b"\0\0\0\0", OFFSETS[3][0]),
     (b"\0\2\0\5g", None),
     (b"\0\2\0\1g\0\1h", None),
     (group_key("g"), b"\0\x09"),
@@ -341,3 +344,39 @@ def test_a_copy_of_the_state_is_its_own() -> None:
     copy.apply((group_key("g"), encode_group(GROUP)))
     assert (state.offsets_count, copy.offsets_count) == (1, 0)
     assert not state.groups
+
+
+def test_a_copy_of_the_state_has_groups_of_all_kinds() -> None:
+    world = Sharers(topics={"t": 2})
+    world.share("s", group_id="share")
+    world.enter("c", group_id="consumer")
+    joined = world.join(group_id="classic", api_version=3)
+    world.pass_ms(6_000)
+    world.sync(world.taken(joined, JoinGroupResponse).member_id, 1, {}, group_id="classic")
+    world.commit({("t", 0): 1}, group_id="simple")
+    world.txn_commit({("t", 0): 1}, group_id="pending")
+    state = world.coordinator._journal.state
+    copy = state.clone()
+
+    def told(one: RecordedGroups) -> list[object]:
+        return [
+            {group_id: group.canonical() for group_id, group in one.consumer_groups.items()},
+            {group_id: group.canonical() for group_id, group in one.share_groups.items()},
+            (one.consumer_groups_bytes, one.share_groups_bytes, one.offsets_count, one.pending.size_bytes),
+            (one.groups, one.offsets, one.pending.groups, one.pending.producer_ids),
+        ]
+
+    before = told(copy)
+    assert before == told(state)
+    assert [set(one) for one in (copy.consumer_groups, copy.share_groups, copy.groups, copy.offsets)] == [
+        {"consumer"},
+        {"share"},
+        {"classic"},
+        {"simple"},
+    ]
+    assert min(copy.consumer_groups_bytes, copy.share_groups_bytes, copy.pending.size_bytes) > 0
+    world.heard(world.beat("c", -1, group_id="consumer"))
+    world.share_beat("s", -1, group_id="share")
+    world.end_transaction()
+    world.commit({("u", 0): 1}, group_id="simple")
+    assert told(copy) == before != told(state)
