@@ -114,6 +114,17 @@ def test_metadata_has_a_limit_for_each_partition() -> None:
     world = Coordinated(GroupSettings(offset_metadata_length_max=100_000))
     codes = world.commit_codes(world.commit({("t", 0): 3}, metadata="é" * 20_000))
     assert codes == [Code.OFFSET_METADATA_TOO_LARGE], "no record holds 32,768 bytes of it"
+    for metadata, code in (("x" * 32_767, Code.NONE), ("é" * 16_384, Code.OFFSET_METADATA_TOO_LARGE)):
+        assert world.commit_codes(world.commit({("t", 0): 3}, metadata=metadata)) == [code]
+
+
+@pytest.mark.parametrize(("retention_ms", "expires_ms"), [(-1, None), (0, 0), (1, 1)])
+def test_an_old_client_may_say_that_an_offset_is_for_no_time_at_all(retention_ms: int, expires_ms: int | None) -> None:
+    world = Coordinated()
+    world.commit({("t", 0): 1}, retention_ms=retention_ms, api_version=2)
+    value = world.coordinator._journal.state.offset_of("g", "t", 0)
+    assert value is not None
+    assert decode_offset(value).expire_timestamp_ms == (None if expires_ms is None else WALL_START_MS + expires_ms)
 
 
 def test_a_commit_that_no_batch_holds_is_refused() -> None:

@@ -81,6 +81,10 @@ def test_who_fits_in_shares_a_protocol_with_all() -> None:
     assert group.supports("consumer", (("w", b""), ("y", b"")))
     assert not group.supports("consumer", (("x", b""), ("z", b"")))
     assert not group.supports("connect", (("y", b""),))
+    for one in list(group.members.values()):
+        group.remove(one)
+    assert group.supports("connect", (("y", b""),)), "nobody is left, though somebody is waited for"
+    assert not group.supports("connect", ())
 
 
 def test_a_leader_is_one_that_has_joined_and_the_same_if_it_can_be() -> None:
@@ -250,8 +254,11 @@ def test_a_group_is_restored_as_it_was_recorded() -> None:
     assert (again.leader_id, again.generation_id, again.static_members) == ("b", 1, {"i": "b"})
     assert not again.is_forgettable
     value = group.value()
-    value.members[0].rebalance_timeout = -1
-    value.members[0].session_timeout = 9
+    for said, kept in ((0, 0), (1, 1), (-1, 9)):
+        value.members[0].rebalance_timeout = said
+        value.members[0].session_timeout = 9
+        read = restored("g", value, CoordinatorMemory(1 << 60))
+        assert (read.members["a"].rebalance_timeout_ms, read.members["a"].session_timeout_ms) == (kept, 9)
     value.current_state_timestamp = -1
     old = restored("g", value, CoordinatorMemory(1 << 60))
     assert (old.members["a"].rebalance_timeout_ms, old.state_timestamp_ms) == (9, None)
