@@ -247,6 +247,8 @@ def test_topics_whose_names_no_key_holds_are_unknown() -> None:
     codes = world.commit_codes(world.commit({("t" * 40_000, 0): 1, ("t", 0): 2}))
     assert codes == [Code.UNKNOWN_TOPIC_OR_PARTITION, Code.NONE]
     assert world.fetched() == {("t", 0): 2}
+    codes = world.commit_codes(world.commit({("u" * 250, 0): 1, ("u" * 249, 0): 2}))
+    assert codes == [Code.UNKNOWN_TOPIC_OR_PARTITION, Code.NONE]
 
 
 def test_a_full_group_takes_nobody() -> None:

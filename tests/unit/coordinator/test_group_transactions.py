@@ -7,6 +7,7 @@ import pytest
 from support.fixtures.coordinated import Coordinated
 from tidelog.base.errors import Code
 from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.pending_offsets import PENDING_BYTES, size_bytes
 from tidelog.coordinator.groups.records import decode_offset, encode_group, group_key
 from tidelog.journal import TransactionEnd, TransactionPart
 from tidelog.wire.messages.api_09_offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopic
@@ -297,6 +298,7 @@ def test_each_partition_is_answered_for_itself() -> None:
     assert world.txn_commit_codes(world.txn_commit({T0: 5}, metadata="four")) == [Code.OFFSET_METADATA_TOO_LARGE]
     assert world.txn_commit_codes(world.txn_commit({("t" * 250, 0): 5})) == [Code.UNKNOWN_TOPIC_OR_PARTITION]
     assert world.log == []
+    assert world.txn_commit_codes(world.txn_commit({("t" * 249, 0): 5})) == [0]
     assert world.txn_commit_codes(world.txn_commit({T0: 5}, metadata="abc")) == [0]
 
 
@@ -306,6 +308,17 @@ def test_a_commit_that_no_batch_holds_is_refused() -> None:
     request_id = world.txn_commit({("t", partition): 1 for partition in range(200)})
     assert world.refused(request_id) == Code.INVALID_COMMIT_OFFSET_SIZE
     assert world.log == []
+
+
+def test_a_pending_offset_takes_the_bytes_of_its_names_and_its_value() -> None:
+    assert size_bytes("gg", "ttt", b"") == PENDING_BYTES + 2 * 5
+    assert size_bytes("gg", "ttt", b"12345678") == PENDING_BYTES + 2 * 5 + 8
+    world = Coordinated()
+    for metadata in ("", "m", "mmm", ""):
+        world.txn_commit({("ttt", 0): 5}, group_id="gg", metadata=metadata)
+        ((_, value),) = world.committed[-1:]
+        assert value is not None
+        assert world.memory.used_bytes == size_bytes("gg", "ttt", value), "the last one is kept"
 
 
 def test_pending_offsets_take_memory_that_is_bounded() -> None:
