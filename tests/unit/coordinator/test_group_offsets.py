@@ -130,6 +130,7 @@ def test_an_old_client_may_say_that_an_offset_is_for_no_time_at_all(retention_ms
 def test_a_commit_that_no_batch_holds_is_refused() -> None:
     world = Coordinated()
     world.coordinator.batch_size_bytes_max = 10_000
+    assert world.coordinator.batch_size_bytes_max == 10_000
     offsets = {("t", partition): 1 for partition in range(200)}
     assert world.refused(world.commit(offsets)) == Code.INVALID_COMMIT_OFFSET_SIZE
     assert world.fetched() == {}

@@ -411,8 +411,11 @@ def test_pending_offsets_in_deleted_topics_go() -> None:
     world.txn_commit({T0: 5, ("u", 0): 6})
     world.txn_commit({T0: 5, ("u", 0): 6}, group_id="h")
     assert world.coordinator.topics == {"t", "u"}
+    end = len(world.log)
     world.coordinator.on_topics_deleted(["t"], now_ms=world.now_ms, wall_ms=world.wall_ms)
     world.drive()
+    written = world.committed[end:]
+    assert len(written) == len(dict(written)) == 2, "each is forgotten once"
     assert world.coordinator.topics == {"u"}
     world.end_transaction()
     assert (world.fetched(), world.fetched("h")) == ({("u", 0): 6}, {("u", 0): 6})
