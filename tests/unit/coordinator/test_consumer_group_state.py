@@ -32,6 +32,7 @@ from tidelog.coordinator.groups.consumer.member import (
     target_of,
     target_value,
 )
+from tidelog.coordinator.groups.consumer.recorded import group_tombstones, member_tombstones
 from tidelog.coordinator.groups.consumer_group_records import ClassicMemberMetadata, ConsumerMemberState
 from tidelog.coordinator.groups.group import GROUP_BYTES
 from tidelog.coordinator.groups.member import MEMBER_BYTES
@@ -294,6 +295,15 @@ def test_a_group_is_in_the_state_that_its_members_are_in(
     for member_id, current in currents.items():
         group.set_current(member_id, current)
     assert group.state is state
+
+
+def test_all_that_is_left_of_members_goes_with_their_group() -> None:
+    group = ConsumerGroup("g")
+    group.set_subscription("a", ConsumerSubscription("c", "h"))
+    group.set_target("b", {T: frozenset((0,))})
+    group.set_current("c", CurrentAssignment(1, 1))
+    gone = {key for key, _ in group_tombstones(group)}
+    assert {key for member_id in "abc" for key, _ in member_tombstones("g", member_id)} <= gone
 
 
 def test_who_is_no_member_is_unknown() -> None:

@@ -95,6 +95,17 @@ def test_an_assignment_finds_room_to_the_last_byte_or_takes_no_more_than_before(
     assert len(world.taken(again, SyncGroupResponse).assignment) == KB
 
 
+def test_parts_of_before_take_no_memory_once_nobody_has_assigned_anew() -> None:
+    world = Coordinated(AT_ONCE)
+    member, generation = generation_of(world, "g", KB)
+    world.sync(member, generation, {member: bytes(5 * KB)})
+    world.join(member, group_id="g", protocols=metadata(KB))
+    used_bytes = world.memory.used_bytes
+    world.join(group_id="g", api_version=3, protocols=metadata(0))
+    assert world.described().group_state == "PreparingRebalance"
+    assert world.memory.used_bytes < used_bytes - 8 * KB
+
+
 def test_ids_that_nobody_came_back_with_take_memory_until_they_are_forgotten() -> None:
     world = Coordinated(AT_ONCE, memory_bytes=1 << 20)
     for _ in range(10):

@@ -33,6 +33,7 @@ from tidelog.coordinator.groups.records import (
     split_offset_key,
 )
 from tidelog.coordinator.groups.state import RecordedGroups
+from tidelog.journal import TransactionRecord
 from tidelog.journal.versioned_records import decode_value
 from tidelog.wire import encode
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
@@ -344,6 +345,15 @@ def test_a_copy_of_the_state_is_its_own() -> None:
     copy.apply((group_key("g"), encode_group(GROUP)))
     assert (state.offsets_count, copy.offsets_count) == (1, 0)
     assert not state.groups
+
+
+def test_a_tombstone_in_a_transaction_counts_at_once() -> None:
+    """As at Kafka: nobody writes one, but a log may hold one."""
+    state = RecordedGroups()
+    key = offset_key("g", "t", 1)
+    state.apply((key, OFFSETS[3][0]))
+    state.apply(TransactionRecord(7, (key, None)))
+    assert (state.offsets, state.offsets_count, bool(state.pending)) == ({}, 0, False)
 
 
 def test_a_copy_of_the_state_has_groups_of_all_kinds() -> None:

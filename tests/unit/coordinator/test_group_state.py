@@ -263,6 +263,8 @@ def test_a_group_is_restored_as_it_was_recorded() -> None:
     old = restored("g", value, CoordinatorMemory(1 << 60))
     assert (old.members["a"].rebalance_timeout_ms, old.state_timestamp_ms) == (9, None)
     assert old.value().current_state_timestamp == -1
+    value.protocol = None
+    assert restored("g", value, CoordinatorMemory(1 << 60)).members["a"].protocols == (("", b"m"),)
     empty = restored("g", group_of().value(), CoordinatorMemory(1 << 60))
     assert (empty.state, empty.protocol_type, empty.members) == (GroupState.EMPTY, None, {})
     fresh = group_of()
