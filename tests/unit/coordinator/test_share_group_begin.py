@@ -136,6 +136,7 @@ def test_a_deletion_that_waits_is_not_kept_waiting_by_what_could_be_begun(monkey
     world.answer_sends()
     assert [world.forgotten(one) for one in deletions] == [{"t": Code.NONE}, {"x": Code.NONE}]
     assert world.share_group.known_states.initialized.keys() == {world.state_id(name, 0)[0] for name in "vu"}
+    assert not world.share_group.known_states.deleting
 
 
 def test_a_heartbeat_that_is_refused_leaves_what_is_lacking_to_the_next() -> None:

@@ -215,6 +215,17 @@ def test_a_change_shows_the_members_that_there_will_be() -> None:
         assert group.subscriptions.keys() == {"a"}
 
 
+def test_an_assignment_weighs_its_members_with_what_they_name_and_its_partitions() -> None:
+    group = ShareGroup("g")
+    group.set_subscription("a", ShareSubscription("c", "h", None, ("t", "u")))
+    group.set_subscription("b", ShareSubscription("c", "h", None, ("t",)))
+    group.set_states(RecordedStates({T: topic("t", 0)}, {T: topic("t", 1, 2)}))
+    change = ShareGroupChange(group, KnownTopics(MetadataImage(topics_by_name={}, topics_by_id={}, brokers={}), 1))
+    assert change.weight == 2 + 3 + 3
+    change.subscribe("c", ShareSubscription("c", "h", None, ("t", "u", "v", "w")))
+    assert change.weight == 2 + 3 + 4 + 3
+
+
 # States.
 
 
