@@ -430,6 +430,8 @@ def test_a_cooperative_member_that_missed_an_answer_keeps_what_it_reads_until_it
     current = world.group.current(member_id)
     assert {*current.assigned.get(T, ()), *current.revoking.get(T, ())} == reads
     assert current.state is ConsumerMemberState.UNREVOKED_PARTITIONS
+    sync = world.sync(member_id, current.member_epoch)
+    assert parts(world.taken(sync, SyncGroupResponse)) == set(current.assigned[T]), "it is told what it is left with"
 
 
 def test_members_of_both_protocols_leave_at_once() -> None:
