@@ -95,6 +95,19 @@ def test_while_members_keep_coming_the_first_waits_to_the_end_of_its_time() -> N
     assert join in world.answers
 
 
+def test_an_assignment_is_no_sign_of_life_of_who_does_not_ask_for_its_part() -> None:
+    world = Coordinated()
+    first, second = world.stable_group("a", "b")
+    world.join(first)
+    world.join(second)
+    world.pass_ms(SESSION_MS - 1)
+    world.heartbeat(first, 2)
+    world.sync(first, 2, {second: b"x"})
+    assert len(world.described().members) == 2
+    world.pass_ms(1)
+    assert [one.member_id for one in world.described().members] == [first]
+
+
 def test_who_has_waited_for_its_part_has_a_whole_session_afterwards() -> None:
     world = Coordinated()
     first, second = world.stable_group("a", "b")
