@@ -24,6 +24,7 @@ from tidelog.client.options import Acks, CompressionType
 from tidelog.sim.faults.own_bugs import words_of
 from tidelog.sim.runs.administration import Administration, refused
 from tidelog.sim.runs.client_recorder import ClientRecorder
+from tidelog.sim.world.network import LATE_SECONDS_MAX
 from tidelog.sim.world.rng import SeededRng
 
 TOPIC = "flights"
@@ -156,6 +157,7 @@ class Workload:
         await asyncio.gather(*self._writing)
         while self._unanswered:
             await asyncio.sleep(0.1)
+        await asyncio.sleep(LATE_SECONDS_MAX)  # a request that was given up on may arrive until then
         while self._behind():
             await asyncio.sleep(0.1)
         self._has_read_all.set()
