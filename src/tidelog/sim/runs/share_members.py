@@ -114,7 +114,8 @@ class ShareReader:
         told = {} if is_opening else by_partition(acknowledgements)
         is_renewing = any(type_ is AcknowledgeType.RENEW for one in told.values() for _, type_ in one)
         new = sorted(set(partitions) - self._fetched | told.keys())
-        forgotten = [int(one.partition) for one in sorted(self._fetched - set(partitions))]
+        gone = self._fetched - set(partitions)  # even if something is said of it: the session ends without it
+        forgotten = [int(one.partition) for one in sorted(gone)]
         topics = [ShareFetchPartition(int(one.partition), batches_of(told.get(one, ()))) for one in new]
         is_strict = self._plan.is_strict
         request = ShareFetchRequest(
@@ -142,7 +143,7 @@ class ShareReader:
             self._on_unanswered(told, error)
             raise
         rows = {self._partition(row.partition_index): row for one in answer.responses for row in one.partitions}
-        self._fetched = fetched.intersection(partitions).union(told)
+        self._fetched = fetched - gone
         self._epoch += 1
         self._on_acknowledged(told, {each: row.acknowledge_error_code for each, row in rows.items()}, asked)
         found: list[Acquisition] = []
