@@ -458,6 +458,20 @@ def test_partitions_taken_by_hand_start_where_the_group_committed(group_node: No
     assert found(group_node, topic) == {0: RECORDS, 1: RECORDS}
 
 
+def test_a_commit_for_a_topic_that_is_gone_says_so_and_the_others_are_done(group_node: NodeProcess, topic: str) -> None:
+    gone = f"{topic}-gone"
+    fill(group_node, gone)
+    settings = {**QUICK, "group_id": topic, "enable_auto_commit": False, "default_api_timeout_ms": 600_000}
+    with Consumer(group_node.bootstrap, **settings) as consumer, Admin(group_node.bootstrap) as admin:
+        consumer.assign([at(topic, 0), at(gone, 0)], start="earliest")
+        consumer.commit({at(gone, 0): 1})
+        admin.delete_topics([gone])
+        with pytest.raises(UnknownTopicError) as error:
+            consumer.commit({at(topic, 0): 1, at(gone, 0): 2})
+        assert error.value.partition == at(gone, 0)
+        assert consumer.committed([at(topic, 0)]) == {at(topic, 0): (1, None, "")}
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=NAMES)
 def test_a_transaction_takes_the_offsets_of_a_member_along_and_of_no_one_who_is_out(
     group_node: NodeProcess, topic: str, protocol: Mapping[str, Any]
