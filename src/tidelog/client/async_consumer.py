@@ -17,6 +17,7 @@ from tidelog.client.cluster import Cluster, World, real_world
 from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.handing import Delivered, Handing
 from tidelog.client.core.needs import EARLIEST, LATEST, LookUp
+from tidelog.client.core.positions import PositionStatus
 from tidelog.client.core.reader import PartitionReader
 from tidelog.client.core.subscription import Begins, Subscription
 from tidelog.client.core.values import (
@@ -341,10 +342,11 @@ class AsyncConsumer(Generic[K, V]):
     def statistics(self) -> dict[TopicPartition, PartitionStatistics]:
         """How the consumer stands in each partition that is assigned, as of the last answers. Asks nobody."""
         is_committed_only = self._isolation_level is IsolationLevel.READ_COMMITTED
+        offsets = {key: position.offset for key, position in self._standing().items()}
         readers = sorted(self._subscription.readers.items())
-        places = {key: self._position(reader) for key, reader in readers}
-        offsets = {key: None if place is None else place.offset for key, place in places.items()}
-        return {key: reader.statistics(offsets[key], is_committed_only=is_committed_only) for key, reader in readers}
+        return {
+            key: reader.statistics(offsets.get(key), is_committed_only=is_committed_only) for key, reader in readers
+        }
 
     # Reading.
     async def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> ConsumerRecords[K, V]:
@@ -527,8 +529,7 @@ class AsyncConsumer(Generic[K, V]):
         """
         group = self._require_group("commit")
         if offsets is None:
-            standing = {key: self._position(reader) for key, reader in self._subscription.readers.items()}
-            offsets = {key: position for key, position in standing.items() if position is not None}
+            offsets = self._standing()
         wanted = _committing(offsets)
         if not wait:
             group.commit_soon(wanted)
@@ -695,8 +696,7 @@ class AsyncConsumer(Generic[K, V]):
     def _done(self) -> dict[TopicPartition, Position]:
         """Where the caller stands in each partition, behind what it was given and came back from."""
         readers = self._subscription.readers
-        standing = {key: self._position(reader) for key, reader in readers.items()}
-        found = {key: position for key, position in standing.items() if position is not None}
+        found = self._standing()
         for key, (place, topic_id) in ({} if self._unfinished is None else self._unfinished.done_places()).items():
             # A place in a topic that was made anew since, or behind one that a truncation led to, is none any more.
             if key in found and topic_id == readers[key].topic_id and place.offset <= found[key].offset:
@@ -733,9 +733,13 @@ class AsyncConsumer(Generic[K, V]):
 
     def _position(self, reader: PartitionReader) -> Position | None:
         """Where the caller stands, who may not have taken all that was delivered."""
-        place = None if self._handing is None else self._handing.place_in(reader.topic_partition)
-        is_behind = place is not None and reader.offset is not None and place.offset < reader.offset
-        return place.position if place is not None and is_behind else reader.position
+        return _behind(reader, None if self._handing is None else self._handing.place_in(reader.topic_partition))
+
+    def _standing(self) -> dict[TopicPartition, Position]:
+        """As `_position`, of all that have one; the records on their way are looked at once."""
+        places = {} if self._handing is None else self._handing.places()
+        found = {key: _behind(reader, places.get(key)) for key, reader in self._subscription.readers.items()}
+        return {key: position for key, position in found.items() if position is not None}
 
     async def _is_before(self, ends: dict[TopicPartition, int]) -> bool:
         """Whether there is more to read, or to be told, before these ends. Those that are not known are looked up."""
@@ -782,6 +786,12 @@ class AsyncConsumer(Generic[K, V]):
             )
             raise TidelogError(f"{wanted} is not assigned to this consumer: {how}").about(wanted)
         return reader
+
+
+def _behind(reader: PartitionReader, place: PositionStatus | None) -> Position | None:
+    """The reader's position, or a place before it."""
+    is_behind = place is not None and reader.offset is not None and place.offset < reader.offset
+    return place.position if place is not None and is_behind else reader.position
 
 
 def check_not_telling(is_telling: bool) -> None:

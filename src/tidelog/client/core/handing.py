@@ -37,6 +37,10 @@ class Delivered(Generic[T]):
         result, self._result = self._result, None
         return result
 
+    def places(self) -> dict[TopicPartition, PositionStatus]:
+        """See `Handing.places`."""
+        return {key: place for key, (place, _) in self._begins.items()} if self._unclaimed else {}
+
     def place_in(self, partition: TopicPartition) -> PositionStatus | None:
         """See `Handing.place_in`."""
         found = self._begins.get(partition) if self._unclaimed else None
@@ -93,7 +97,11 @@ class Handing(Generic[K, V]):
 
     def place_in(self, partition: TopicPartition) -> PositionStatus | None:
         """Where the caller stands in a partition of which records are left to be taken; None if none are."""
-        return self._places(self.left_count).get(partition)
+        return self.places().get(partition)
+
+    def places(self) -> dict[TopicPartition, PositionStatus]:
+        """Where the caller stands in each partition of which records are left to be taken."""
+        return self._places(self.left_count)
 
     @property
     def left_count(self) -> int:
