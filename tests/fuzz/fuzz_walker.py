@@ -122,7 +122,7 @@ def check_kernels(rng: random.Random, region: Region) -> bool:
     before, behind = rng.randbytes(rng.randrange(9)), rng.randbytes(rng.randrange(1, 30))
     amid = memoryview(bytearray(before + records + behind))
     arguments = (limits[0], limits[1], INT64_MIN, limits[2])
-    as_tuples = (7, 0, 1, -1, tuple)
+    as_tuples = (7, 0, 1, -1, tuple, None, -1, "")
     walked, unpacked, columns = [], [], []
     for module in kernels():
         walked.append(outcome(module.walk, records, 0, size, *arguments))

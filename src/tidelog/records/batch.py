@@ -7,12 +7,13 @@ be, and the batch is stored as it came.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tidelog.base.errors import Code, MalformedBatchError, refusal
+from tidelog.base.ids import TopicPartition
 from tidelog.base.ports import Buffer
 from tidelog.records._choose import KERNEL_IS_COMPILED, kernel, kernel_encode
 from tidelog.records.compression import COMPRESSION_IDS, compress, decompress
@@ -45,6 +46,7 @@ __all__ = [
     "find_records",
     "read_header",
     "read_records",
+    "read_records_of",
     "recompress_batch",
     "seal_batch",
     "split_batches",
@@ -52,6 +54,8 @@ __all__ = [
     "stamp",
     "validate_batch",
 ]
+
+T = TypeVar("T")
 
 DECOMPRESSED_SIZE_BYTES_MAX = 256 * 1024 * 1024
 """What readers allow one batch to grow to, unless they say otherwise."""
@@ -203,6 +207,35 @@ def read_records(
     """
     if header is None:
         header = read_header(buffer, position)
+    return _unpack(buffer, position, header, header.leader_epoch, _make_record, None, -1, decompressed_size_bytes_max)
+
+
+def read_records_of(
+    topic_partition: TopicPartition, buffer: Buffer, position: int, header: BatchHeader, make: Callable[[Any], T]
+) -> list[T]:
+    """Read all records of one batch as a consumer is given them. As `read_records`, in one step.
+
+    Args:
+        topic_partition: where the batch is from.
+        buffer, position, header: the batch.
+        make: what makes a record of (topic, partition, offset, leader epoch or None, timestamp, timestamp type, key,
+            value, headers).
+    """
+    epoch = header.leader_epoch if header.leader_epoch >= 0 else None
+    topic, partition = topic_partition
+    return _unpack(buffer, position, header, epoch, make, topic, partition, DECOMPRESSED_SIZE_BYTES_MAX)
+
+
+def _unpack(  # noqa: PLR0917 - once per batch
+    buffer: Buffer,
+    position: int,
+    header: BatchHeader,
+    leader_epoch: int | None,
+    make: Callable[[Any], T],
+    topic: str | None,
+    partition: int,
+    decompressed_size_bytes_max: int,
+) -> list[T]:
     base_offset = header.base_offset
     if base_offset < 0 or base_offset + header.last_offset_delta > INT64_MAX:
         raise MalformedBatchError(f"a base offset of {base_offset}", position=position)
@@ -210,7 +243,9 @@ def read_records(
     if header.is_log_append_time:
         base_timestamp, scale = header.max_timestamp, 0
     region = find_records(buffer, position, header, decompressed_size_bytes_max)
-    return kernel.unpack(*region, base_offset, base_timestamp, scale, header.leader_epoch, _make_record)
+    return kernel.unpack(
+        *region, base_offset, base_timestamp, scale, leader_epoch, make, topic, partition, header.timestamp_type
+    )
 
 
 def recompress_batch(

@@ -62,6 +62,7 @@ cpdef unpack(
     const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t record_count,
     long long last_offset_delta, long long timestamp_delta_min, long long timestamp_delta_max,
     long long base_offset, long long base_timestamp, long long timestamp_scale, object leader_epoch, object make,
+    object topic, object partition, object timestamp_type,
 )
 
 @cython.locals(

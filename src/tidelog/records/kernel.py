@@ -263,8 +263,11 @@ def unpack(
     base_offset: int,
     base_timestamp: int,
     timestamp_scale: int,
-    leader_epoch: int,
+    leader_epoch: int | None,
     make: Callable[[Any], Any],
+    topic: str | None,
+    partition: int,
+    timestamp_type: str,
 ) -> list[Any]:
     """Read every record of a batch.
 
@@ -276,7 +279,11 @@ def unpack(
         base_timestamp: added to each timestamp delta.
         timestamp_scale: 1, or 0 where all records have the base timestamp.
         leader_epoch: of the batch.
-        make: what makes a record of the tuple (offset, timestamp, key, value, ((header key, value) ...), leader epoch).
+        make: what makes a record of the tuple (offset, timestamp, key, value, headers, leader_epoch), with headers as
+            ((key, value) ...).
+        topic: None, or the first of a longer tuple: (topic, partition, offset, leader_epoch, timestamp, timestamp_type,
+            key, value, headers).
+        partition, timestamp_type: for that tuple alone.
 
     Raises:
         MalformedBatchError: as `walk`.
@@ -324,7 +331,10 @@ def unpack(
             headers = tuple(pairs)
         offset = base_offset + offset_delta
         timestamp = base_timestamp + timestamp_delta * timestamp_scale
-        rows.append(make((offset, timestamp, key, value, headers, leader_epoch)))
+        if topic is None:
+            rows.append(make((offset, timestamp, key, value, headers, leader_epoch)))
+        else:
+            rows.append(make((topic, partition, offset, leader_epoch, timestamp, timestamp_type, key, value, headers)))
         position = stop
     _check_end(position, end, record_count)
     return rows

@@ -57,7 +57,7 @@ def agreed(name: str, region: Region) -> Any:
     """The outcome on which all kernels agree, also on a buffer in which the records lie between other bytes."""
     data, start, end, *rest = region
     shifted = memoryview(bytearray(b"\xff" * 7 + bytes(data) + b"\x00" * 20))[7 : 7 + len(data) + 20]
-    more = (0, 0, 1, -1, tuple) if name == "unpack" else ()
+    more = (0, 0, 1, -1, tuple, None, -1, "") if name == "unpack" else ()
     outcomes = [
         outcome(getattr(reading, name), buffer, start, end, *rest, *more)
         for reading, _ in kernels()
@@ -84,6 +84,18 @@ def test_walking_finds_what_was_written(rows: list[Row]) -> None:
 def test_unpacking_gives_back_what_was_written(rows: list[Row]) -> None:
     assert agreed("unpack", region_of(rows)) == [
         (index, time - rows[0][0], key, value, headers, -1) for index, (time, key, value, headers) in enumerate(rows)
+    ]
+
+
+@given(rows=any_rows)
+def test_unpacking_gives_a_consumer_its_records_at_once(rows: list[Row]) -> None:
+    data, start, end, *rest = region_of(rows)
+    place = ("flights", 3, "CreateTime")
+    consumed = [reading.unpack(data, start, end, *rest, 7, 0, 1, None, tuple, *place) for reading, _ in kernels()]
+    assert all(each == consumed[0] for each in consumed)
+    assert consumed[0] == [
+        ("flights", 3, 7 + index, None, time - rows[0][0], "CreateTime", key, value, headers)
+        for index, (time, key, value, headers) in enumerate(rows)
     ]
 
 
@@ -212,7 +224,7 @@ def test_counts_that_lie_are_refused_before_anything_is_allocated() -> None:
 def test_a_region_outside_its_buffer_is_our_bug(reading: ModuleType, writing: ModuleType) -> None:
     del writing
     for start, end in ((-1, 5), (0, 101), (50, 40), (101, 101)):
-        for work, more in ((reading.walk, ()), (reading.unpack, (0, 0, 1, -1, tuple))):
+        for work, more in ((reading.walk, ()), (reading.unpack, (0, 0, 1, -1, tuple, None, -1, ""))):
             with pytest.raises(ValueError, match="of a buffer of 100"):
                 work(bytes(100), start, end, 1, 0, INT64_MIN, INT64_MAX, *more)
 

@@ -111,5 +111,5 @@ def test_both_kernels_read_them(name: str, reading: ModuleType, writing: ModuleT
     header = read_header(BATCHES[name])
     region = BATCHES[name], 61, header.size_bytes, header.record_count, header.last_offset_delta, INT64_MIN, INT64_MAX
     timestamp, scale = (header.max_timestamp, 0) if header.is_log_append_time else (header.base_timestamp, 1)
-    rows = reading.unpack(*region, header.base_offset, timestamp, scale, header.leader_epoch, tuple)
+    rows = reading.unpack(*region, header.base_offset, timestamp, scale, header.leader_epoch, tuple, None, -1, "")
     assert rows == [tuple(record) for record in RECORDS[name]]

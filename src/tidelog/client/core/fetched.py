@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tidelog.base.errors import Code, MalformedBatchError
 from tidelog.base.ids import LeaderEpoch
 from tidelog.base.ports import Buffer
-from tidelog.records.batch import BatchHeader, Record, check_crc, split_whole_batches
+from tidelog.client.core.values import ConsumerRecord
+from tidelog.records.batch import BatchHeader, check_crc, split_whole_batches
 
 
 class Aborted(NamedTuple):
@@ -38,7 +39,7 @@ class FetchedRange:
     """Not even the first batch was whole."""
     next_batch: int = 0
     """The first of `batches` that was not delivered yet."""
-    decoded: list[Record] | None = None
+    decoded: list[ConsumerRecord[Any, Any]] | None = None
     """The records of that batch, if some of them were delivered."""
     decoded_at: int = 0
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tidelog.base.errors import KafkaError, MalformedBatchError, RecordDeserializationError, TidelogError
-from tidelog.base.ids import BrokerId, Position, TopicId, TopicPartition, uuid_text
+from tidelog.base.ids import BrokerId, PartitionIndex, Position, TopicId, TopicPartition, uuid_text
 from tidelog.client.core.fetch_messages import RequestsByPartition, partition_request
 from tidelog.client.core.fetched import FetchedRange
 from tidelog.client.core.metadata_cache import MetadataCache
@@ -23,7 +24,9 @@ from tidelog.client.core.values import (
     PositionReset,
     ResetPolicy,
 )
-from tidelog.records.batch import Record, read_records
+from tidelog.records.batch import read_records_of
+
+_make_record = partial(tuple.__new__, ConsumerRecord)
 
 Begins = dict[TopicPartition, tuple[PositionStatus, TopicId | None]]
 """Where readers stood, and of which topic they were."""
@@ -217,33 +220,25 @@ def _take_records(
     records_max: int,
     deserializers: Deserializers,
 ) -> None:
-    topic, partition = reader.topic_partition
     assert reader.offset is not None
     while fetched.next_batch < len(fetched.batches) and len(taken) < records_max:
         at, header = fetched.batches[fetched.next_batch]
         if fetched.decoded is None:
-            fetched.decoded = read_records(fetched.buffer, at, header)
+            fetched.decoded = read_records_of(reader.topic_partition, fetched.buffer, at, header, _make_record)
             if header.base_offset < reader.offset:
                 fetched.decoded = [record for record in fetched.decoded if record.offset >= reader.offset]
             fetched.decoded_at = 0
         start = fetched.decoded_at
-        records = fetched.decoded[start : start + records_max - len(taken)]
-        epoch = header.leader_epoch if header.leader_epoch >= 0 else None
-        kind = header.timestamp_type
-        made, refused = records, None
+        records, refused = fetched.decoded[start : start + records_max - len(taken)], None
         if deserializers is not RAW:
-            made, refused = _deserialized(reader.topic_partition, epoch, records, deserializers)
-            records = records[: len(made)]
+            records, refused = _deserialized(records, deserializers)
         fetched.decoded_at = start + len(records)
         next_offset = records[-1].offset + 1 if records else header.next_offset
         if fetched.decoded_at == len(fetched.decoded) and refused is None:
             fetched.decoded = None
             fetched.next_batch += 1
             next_offset = header.next_offset
-        taken += [
-            ConsumerRecord(topic, partition, offset, epoch, timestamp, kind, key, value, headers)
-            for offset, timestamp, key, value, headers, _ in made
-        ]
+        taken += records
         if records or refused is None:
             reader.on_delivered(next_offset, records[-1].timestamp if records else header.max_timestamp)
         if refused is not None:
@@ -251,23 +246,24 @@ def _take_records(
 
 
 def _deserialized(
-    topic_partition: TopicPartition, epoch: int | None, records: Sequence[Record], deserializers: Deserializers
-) -> tuple[list[Record], RecordDeserializationError | None]:
+    records: Sequence[ConsumerRecord[Any, Any]], deserializers: Deserializers
+) -> tuple[list[ConsumerRecord[Any, Any]], RecordDeserializationError | None]:
     """The records with their keys and values as they are made, up to the first that is not, and why that is not."""
-    made: list[Any] = []
-    for record in records:
-        what, part = "key", record.key
+    made: list[ConsumerRecord[Any, Any]] = []
+    for topic, partition, offset, epoch, timestamp, kind, key, value, headers in records:
+        what = "key"
         try:
-            key = part if deserializers.key is None else deserializers.key(part)
-            what, part = "value", record.value
-            value = part if deserializers.value is None else deserializers.value(part)
+            if deserializers.key is not None:
+                key = deserializers.key(key)  # noqa: PLW2901
+            what = "value"
+            if deserializers.value is not None:
+                value = deserializers.value(value)  # noqa: PLW2901
         except Exception as why:
-            refused = RecordDeserializationError(
-                topic_partition, offset=record.offset, leader_epoch=epoch, what=what, why=why
-            )
+            place = TopicPartition(topic, PartitionIndex(partition))
+            refused = RecordDeserializationError(place, offset=offset, leader_epoch=epoch, what=what, why=why)
             refused.__cause__ = why
             return made, refused
-        made.append(record._replace(key=key, value=value))
+        made.append(_make_record((topic, partition, offset, epoch, timestamp, kind, key, value, headers)))
     return made, None
 
 
