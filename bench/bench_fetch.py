@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from harness import LONG, NodeProcess, WireClient, figure, median, new_node, resident_bytes_peak, say
+from harness import LONG, UpProcess, WireClient, figure, median, new_node, resident_bytes_peak, say
 
 from support.clients.wire_client import batch_of
 from tidelog.records import split_whole_batches
@@ -34,7 +34,7 @@ VERSION = 12
 TOPIC = "bench-fetch"
 
 
-def fill(node: NodeProcess) -> int:
+def fill(node: UpProcess) -> int:
     """Produce LOG_SIZE_BYTES of 100-byte records, in batches of about a megabyte. Returns the log end offset."""
     values = [os.urandom(100) for _ in range(9_300)]
     batch = batch_of(*values)

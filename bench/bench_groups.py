@@ -13,7 +13,7 @@ from typing import Any
 
 from harness import (
     LONG,
-    NodeProcess,
+    UpProcess,
     WireClient,
     cpu_seconds,
     figure,
@@ -118,7 +118,7 @@ def bench_load() -> None:
     figure("a coordinator of 1,000,000 offsets: memory", after / 1e6, "MB resident", note=f"{before / 1e6:.0f} written")
 
 
-def timed_load(node: NodeProcess) -> tuple[float, float]:
+def timed_load(node: UpProcess) -> tuple[float, float]:
     """Seconds from the start of the process until the coordinator answers; the longest that metadata took meanwhile."""
     started = time.perf_counter()
     node.start()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench_kafka_produce import produce
 from beside_kafka import CONFIG, PEER, QUICK, ROUNDS, Target, both_brokers, need_kafka, new_kafka, topic_on, values_of
-from harness import NodeProcess, figure, median, resident_bytes, resident_bytes_peak, say
+from harness import UpProcess, figure, median, resident_bytes, resident_bytes_peak, say
 
 GIGABYTES = float(sys.argv[sys.argv.index("--gigabytes") + 1]) if "--gigabytes" in sys.argv else 1 if QUICK else 10
 RECORD_SIZE_BYTES = 1_000
@@ -27,7 +27,7 @@ def time_starts() -> None:
     ours: list[float] = []
     theirs: list[float] = []
     directory = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
-    node = NodeProcess(directory / "data", config=CONFIG)
+    node = UpProcess(directory / "data", config=CONFIG)
     try:
         with new_kafka() as kafka:
             for number in range(-1, ROUNDS):

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from bench_produce import acknowledge_only
-from harness import LONG, NodeProcess, figure, median, new_node, receive_exactly, resident_bytes, say
+from harness import LONG, UpProcess, figure, median, new_node, receive_exactly, resident_bytes, say
 
 ROUNDS = 15 if LONG else 7
 CONNECTIONS = 1_000
@@ -28,7 +28,7 @@ def time_up() -> list[float]:
     """Milliseconds from the start of `tidelog up` to `ready`: first on an empty directory, then on its own files."""
     times = []
     directory = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
-    node = NodeProcess(directory / "data", config={})
+    node = UpProcess(directory / "data", config={})
     try:
         for _ in range(ROUNDS):
             started = time.perf_counter()

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
-from harness import LONG, NodeProcess, WireClient, cpu_seconds, figure, median, new_node, say, skip
+from harness import LONG, UpProcess, WireClient, cpu_seconds, figure, median, new_node, say, skip
 
 from support.clients.kafka_peer import KafkaPeer, missing_peers
 from tidelog.wire import ApiKey
@@ -94,7 +94,7 @@ def new_kafka(config: dict[str, str] | None = None) -> Iterator[KafkaPeer]:
 def both_brokers(config: dict[str, str] | None = None) -> Iterator[list[Target]]:
     """A node and a Kafka, both serving."""
     with ExitStack() as stack:
-        node: NodeProcess = stack.enter_context(new_node(CONFIG | (config or {})))
+        node: UpProcess = stack.enter_context(new_node(CONFIG | (config or {})))
         peer = stack.enter_context(new_kafka(config))
         peer.start()
         yield [Target("node", node.pid, node.port), Target("peer", peer.pid, peer.port)]

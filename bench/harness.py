@@ -17,12 +17,12 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 from support.clients.wire_client import WireClient, receive_exactly  # noqa: E402
-from support.nodes.node import NodeProcess  # noqa: E402 - found by the line above
+from support.nodes.up_process import UpProcess  # noqa: E402 - found by the line above
 
 __all__ = [
     "LONG",
     "MEGABYTE",
-    "NodeProcess",
+    "UpProcess",
     "WireClient",
     "cpu_seconds",
     "figure",
@@ -101,10 +101,10 @@ def median(values: Sequence[float]) -> float:
 
 
 @contextmanager
-def new_node(config: dict[str, str] | None = None) -> Iterator[NodeProcess]:
+def new_node(config: dict[str, str] | None = None) -> Iterator[UpProcess]:
     """A node on an empty directory, both gone afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
-    node = NodeProcess(directory / "data", config=config or {})
+    node = UpProcess(directory / "data", config=config or {})
     try:
         node.start()
         yield node

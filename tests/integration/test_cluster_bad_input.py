@@ -11,7 +11,7 @@ from support.fixtures.log_files import change, cut
 from support.fixtures.waiting import wait_until
 from support.load.verifying import verifying_load
 from support.nodes.cluster import Cluster, ClusterNode
-from support.nodes.server_process import ServerFailedError
+from support.nodes.server_process import NodeFailedError
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId, ClusterId
 from tidelog.cli.node_directories import format_directory, owner_of
@@ -58,7 +58,7 @@ def test_a_second_node_with_the_same_id(cluster: Cluster, tmp_path: Path) -> Non
     format_directory(str(twin.directory), BrokerId(2), cluster_id(cluster))
     try:
         with pytest.raises(
-            ServerFailedError, match=r"another process (serves as broker|leads the metadata quorum as node) 2\b"
+            NodeFailedError, match=r"another process (serves as broker|leads the metadata quorum as node) 2\b"
         ):
             twin.start()
     finally:
@@ -92,7 +92,7 @@ def test_directories_that_changed_places(cluster: Cluster) -> None:
     cluster.stop()
     first, second = cluster.nodes[1], cluster.nodes[2]
     first.settings["log.dirs"], second.settings["log.dirs"] = second.settings["log.dirs"], first.settings["log.dirs"]
-    with pytest.raises(ServerFailedError, match=r"belongs to node 2\b"):
+    with pytest.raises(NodeFailedError, match=r"belongs to node 2\b"):
         first.start()
     first.settings["log.dirs"], second.settings["log.dirs"] = second.settings["log.dirs"], first.settings["log.dirs"]
     cluster.start()
@@ -123,7 +123,7 @@ def test_a_metadata_log_that_is_damaged_in_the_middle(cluster: Cluster) -> None:
     batches = split_whole_batches(segment.read_bytes())
     position, header = batches[len(batches) // 2]
     change(segment, position + header.size_bytes - 1, lambda byte: byte ^ 0xFF)
-    with pytest.raises(ServerFailedError, match=rf"damaged at offset {header.base_offset}\b"):
+    with pytest.raises(NodeFailedError, match=rf"damaged at offset {header.base_offset}\b"):
         node.start()
     (aside,) = segment.parent.glob("*.cut")
     aside.rename(node.directory.parent / aside.name)  # as it says

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from support.clients.wire_client import WireClient
-from support.nodes.node import STOP_SECONDS_MAX, NodeFailedError, NodeProcess
+from support.nodes.node import NodeProcess
+from support.nodes.server_process import STOP_SECONDS_MAX, NodeFailedError
 from tidelog.base.ids import CLUSTER_METADATA
 from tidelog.io.disk import RealDisk
 from tidelog.log import Log, LogConfig

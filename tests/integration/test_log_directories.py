@@ -12,7 +12,7 @@ import pytest
 
 from support.clients.wire_client import WireClient, batch_of
 from support.fixtures.waiting import wait_until
-from support.nodes.server_process import ServerFailedError, ServerProcess
+from support.nodes.server_process import NodeFailedError, ServerProcess
 from support.nodes.small_disk import mounted
 from tidelog import Admin, TopicPartition
 from tidelog.base.errors import Code
@@ -179,11 +179,11 @@ def test_a_node_takes_no_directory_of_another(filled: ServerProcess, directories
     other = ServerProcess(tmp_path, tmp_path / "d", directories[1], node_id=2)
     try:
         with pytest.raises(
-            ServerFailedError, match=r"b/\.lock: another process holds it.*stop that one, or name another"
+            NodeFailedError, match=r"b/\.lock: another process holds it.*stop that one, or name another"
         ):
             other.start()
         filled.end()
-        with pytest.raises(ServerFailedError, match=r"b belongs to node 1, this is node 2"):
+        with pytest.raises(NodeFailedError, match=r"b belongs to node 1, this is node 2"):
             other.start()
     finally:
         other.close()

@@ -14,7 +14,7 @@ import pytest
 
 from support.clients.wire_client import WireClient, batch_of
 from support.fixtures.waiting import wait_until
-from support.nodes.node import NodeProcess
+from support.nodes.node import NodeProcess, with_file_limit
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_01_fetch import FetchPartition, FetchRequest, FetchTopic
@@ -159,7 +159,7 @@ def test_a_low_hard_limit_is_told_with_what_to_do_and_leaves_the_logs_their_file
     """More connect than there are files for: they are closed at once, and the logs still roll."""
     limit = 256
     node = NodeProcess(tmp_path / "data", config={"log.segment.bytes": "100000"})
-    node.file_limit = limit
+    node.wrapper = with_file_limit(limit)
     node.start()
     streams: list[socket.socket] = []
     try:
@@ -232,7 +232,7 @@ def test_above_the_limit_of_an_address_who_comes_is_closed(start: Start) -> None
 def test_more_partitions_than_there_are_files_for_leave_the_node_its_files(tmp_path: Path) -> None:
     """Those without a log are offline; the others serve, metadata goes on, and there is room again when they go."""
     node = NodeProcess(tmp_path / "data", config={})
-    node.file_limit = 256
+    node.wrapper = with_file_limit(256)
     node.start()
     try:
         with WireClient(node.port, timeout_seconds=30) as client:
@@ -251,6 +251,6 @@ def test_more_partitions_than_there_are_files_for_leave_the_node_its_files(tmp_p
                 lambda: node.log,
             )
         assert "is out of use" not in node.log
-        assert node.stop() == 0
+        node.stop()
     finally:
         node.close()

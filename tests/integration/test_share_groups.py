@@ -44,10 +44,14 @@ def positions(client: WireClient, topic: str) -> dict[int, tuple[int, int]]:
 @pytest.mark.timeout(240)
 def test_a_share_group_survives_its_coordinator(cluster: Cluster, topic: str) -> None:
     cluster.create_topic(topic, PARTITIONS)
-    for index in range(PARTITIONS):
+
+    def is_written(index: int) -> bool:
         with WireClient(cluster.leader_of(topic, index).port) as leader:
-            for _ in range(RECORDS):
-                assert leader.produce(topic, batch_of(b"x"), partition=index).error_code == 0
+            return leader.produce(topic, batch_of(b"x"), partition=index).error_code == 0
+
+    for index in range(PARTITIONS):
+        for _ in range(RECORDS):
+            wait_until(lambda index=index: is_written(index), "a record is taken")  # type: ignore[misc]
     starts = {index: index % RECORDS for index in range(PARTITIONS)}
     told = {index: (start, RECORDS - start) for index, start in starts.items()}
     with asked(cluster) as client:

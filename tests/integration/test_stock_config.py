@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.clients.wire_client import WireClient
-from support.nodes.server_process import ServerFailedError, ServerProcess
+from support.nodes.server_process import NodeFailedError, ServerProcess
 
 STOCK = """\
 process.roles=broker,controller
@@ -65,7 +65,7 @@ def test_a_node_does_not_start_with_what_would_be_believed_of_it(
 ) -> None:
     server = ServerProcess(tmp_path, tmp_path / "logs")
     server.settings[key] = value
-    with pytest.raises(ServerFailedError):
+    with pytest.raises(NodeFailedError):
         server.start()
     assert f"{key}: " in server.log
     assert says in server.log

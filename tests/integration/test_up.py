@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from support.nodes.node import STOP_SECONDS_MAX, NodeFailedError, NodeProcess
+from support.nodes.server_process import STOP_SECONDS_MAX, NodeFailedError
+from support.nodes.up_process import UpProcess
 
 START = [sys.executable, "-m", "tidelog"]
 
@@ -33,21 +34,21 @@ def wait_until_gone(pid: int) -> None:
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[NodeProcess]:
+def fresh(tmp_path: Path) -> Iterator[UpProcess]:
     """A node that is not started yet."""
-    node = NodeProcess(tmp_path / "data", config={})
+    node = UpProcess(tmp_path / "data", config={})
     yield node
     node.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-def test_a_stop_signal_ends_everything_with_status_0(fresh: NodeProcess, number: signal.Signals) -> None:
+def test_a_stop_signal_ends_everything_with_status_0(fresh: UpProcess, number: signal.Signals) -> None:
     fresh.start()
     assert fresh.stop(number) == 0
     wait_until_gone(fresh.pid)
 
 
-def test_a_node_keeps_its_port_and_its_identity_over_a_restart(fresh: NodeProcess) -> None:
+def test_a_node_keeps_its_port_and_its_identity_over_a_restart(fresh: UpProcess) -> None:
     fresh.start()
     port, pid = fresh.port, fresh.pid
     meta = (fresh.data_dir / "node-1" / "meta.properties").read_text()
@@ -56,7 +57,7 @@ def test_a_node_keeps_its_port_and_its_identity_over_a_restart(fresh: NodeProces
     assert (fresh.data_dir / "node-1" / "meta.properties").read_text() == meta
 
 
-def test_a_directory_that_was_formatted_beforehand_keeps_its_cluster(fresh: NodeProcess) -> None:
+def test_a_directory_that_was_formatted_beforehand_keeps_its_cluster(fresh: UpProcess) -> None:
     command = [*START, "storage", "format", "--cluster-id", "a-cluster-of-ours", "--node-id", "1"]
     command += ["--data", str(fresh.data_dir / "node-1")]
     subprocess.run(command, check=True, capture_output=True)
@@ -68,24 +69,24 @@ def test_a_directory_that_was_formatted_beforehand_keeps_its_cluster(fresh: Node
     assert "belongs to node 1 of cluster a-cluster-of-ours already" in again.stderr
 
 
-def test_a_node_dies_with_a_parent_that_was_killed(fresh: NodeProcess) -> None:
+def test_a_node_dies_with_a_parent_that_was_killed(fresh: UpProcess) -> None:
     fresh.start()
     fresh.kill_up()
     wait_until_gone(fresh.pid)
 
 
-def test_ctrl_c_in_a_terminal_reaches_up_alone_which_tells_its_node(fresh: NodeProcess) -> None:
+def test_ctrl_c_in_a_terminal_reaches_up_alone_which_tells_its_node(fresh: UpProcess) -> None:
     fresh.start()
     assert os.getpgid(fresh.pid) == fresh.pid != os.getpgid(0)
 
 
-def test_a_node_that_was_killed_ends_up_with_status_1(fresh: NodeProcess) -> None:
+def test_a_node_that_was_killed_ends_up_with_status_1(fresh: UpProcess) -> None:
     fresh.start()
     assert fresh.kill() == 1
     assert f"error: node 1 (pid {fresh.pid}) was killed by SIGKILL" in fresh.log
 
 
-def test_a_setting_that_is_not_known_is_refused_by_name(fresh: NodeProcess) -> None:
+def test_a_setting_that_is_not_known_is_refused_by_name(fresh: UpProcess) -> None:
     fresh.config["log.segment.byte"] = "1048576"
     with pytest.raises(NodeFailedError, match="status 2"):
         fresh.start()
@@ -94,7 +95,7 @@ def test_a_setting_that_is_not_known_is_refused_by_name(fresh: NodeProcess) -> N
     assert "Traceback" not in fresh.log
 
 
-def test_a_port_that_is_taken_is_an_error_that_names_it(fresh: NodeProcess) -> None:
+def test_a_port_that_is_taken_is_an_error_that_names_it(fresh: UpProcess) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         fresh.port = taken.getsockname()[1]
         with pytest.raises(NodeFailedError, match="status 1"):
@@ -103,9 +104,9 @@ def test_a_port_that_is_taken_is_an_error_that_names_it(fresh: NodeProcess) -> N
     assert "Traceback" not in fresh.log
 
 
-def test_two_nodes_cannot_share_their_files(fresh: NodeProcess) -> None:
+def test_two_nodes_cannot_share_their_files(fresh: UpProcess) -> None:
     fresh.start()
-    other = NodeProcess(fresh.data_dir, config={})
+    other = UpProcess(fresh.data_dir, config={})
     with pytest.raises(NodeFailedError, match="status 1"):
         other.start()
     assert "Traceback" not in fresh.log

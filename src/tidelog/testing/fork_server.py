@@ -1,4 +1,7 @@
-"""Starts nodes: the tests' side of the process that they are forked from. One serves all clusters of a process."""
+"""Starts processes by forking one that has loaded what they need: the tests' side of `fork_server_main`.
+
+One server starts the nodes of all clusters of a process.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +16,24 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 STOP_SECONDS_MAX = 10.0
 _ANSWER_BYTES_MAX = 4_096
 
 
-class NodeProcess:
-    """A node from its start to its end.
+class ForkedProcess:
+    """A process from its start to its end.
 
     Attributes:
         pid: its number at the system, which nobody else gets before `wait` has returned.
     """
 
-    def __init__(self, server: ForkServer, pid: int, ready_fd: int) -> None:
+    def __init__(self, server: ForkServer, pid: int, said_fd: int) -> None:
         self.pid = pid
         self._server = server
-        self._ready_fd = ready_fd  # only the node has the other end, so it reaches its end with the node
+        self._said_fd = said_fd  # only the process has the other end, so it reaches its end with the process
         self._said = b""
         self._has_ended = False
         self._status: int | None = None
@@ -42,8 +45,8 @@ class NodeProcess:
             pass
         return not self._has_ended
 
-    def wait_until_serving(self, deadline: float) -> bool:
-        """Wait until it serves; False if it ended instead. Raises TimeoutError: neither by then (monotonic time)."""
+    def wait_until_told(self, deadline: float) -> bool:
+        """Wait for a line at its descriptor 3; False if it ended instead. Raises TimeoutError: neither by then."""
         while not self._has_ended and not self._said.endswith(b"\n"):
             self._listen_until(deadline)
         return not self._has_ended
@@ -53,7 +56,7 @@ class NodeProcess:
         while not self._has_ended:
             self._listen_until(deadline)
         if self._status is None:
-            os.close(self._ready_fd)
+            os.close(self._said_fd)
             self._status = self._server.status_of(self.pid)
         return self._status
 
@@ -69,59 +72,79 @@ class NodeProcess:
     def _listen(self, seconds: float) -> bool:
         """Whether anything was heard, be it the end."""
         poll = select.poll()
-        poll.register(self._ready_fd, select.POLLIN)
+        poll.register(self._said_fd, select.POLLIN)
         if not poll.poll(seconds * 1_000):
             return False
-        piece = os.read(self._ready_fd, _ANSWER_BYTES_MAX)
+        piece = os.read(self._said_fd, _ANSWER_BYTES_MAX)
         self._said += piece
         self._has_ended = not piece
         return True
 
 
 class ForkServer:
-    """See the module. To be had from `fork_server`."""
+    """See the module.
 
-    def __init__(self) -> None:
+    Args:
+        preload: the modules to load before anything is forked. One that is not there is passed over.
+    """
+
+    def __init__(self, preload: Sequence[str]) -> None:
         self.owner_pid = os.getpid()
         self._is_broken = False
         self._lock = threading.Lock()
         self._channel, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tidelog.testing.forked_node", str(theirs.fileno())],
+                [sys.executable, "-m", "tidelog.testing.fork_server_main", str(theirs.fileno()), *preload],
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 process_group=0,  # Ctrl-C in a terminal is for the tests alone
             )
 
     @property
     def is_usable(self) -> bool:
-        """Whether nodes can be started: it runs, is this process's own, and nobody lost track of its answers."""
+        """Whether it can fork: it runs, is this process's own, and nobody lost track of its answers."""
         return not self._is_broken and self.owner_pid == os.getpid() and self._process.poll() is None
 
-    def start(self, node: Mapping[str, Any], log_fd: int) -> NodeProcess:
-        """Fork a node. Does not wait until it serves.
+    def start(
+        self,
+        call: str,
+        *arguments: Any,
+        stdout: int,
+        stderr: int,
+        stdin: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> ForkedProcess:
+        """Fork a process in this one's directory. Does not wait for anything.
 
         Args:
-            node: the attributes of a `ForkedNode`.
-            log_fd: what it writes there is its log.
+            call: `module:function`, which returns the exit status.
+            arguments: of the function; what JSON can carry.
+            stdout: the descriptor that it has for its own.
+            stderr: the descriptor that it has for its own.
+            stdin: the descriptor that it has for its own; None for nothing to read.
+            environment: None for this process's.
         """
-        ready_fd, theirs = os.pipe()
+        told = dict(os.environ if environment is None else environment)
+        request = {"call": call, "arguments": arguments, "environment": told, "directory": os.getcwd()}
+        said_fd, theirs = os.pipe()
         try:
-            pid = self._ask(node, theirs, log_fd)["pid"]
+            with open(os.devnull, "rb") as nothing:
+                pid = self._ask(request, nothing.fileno() if stdin is None else stdin, stdout, stderr, theirs)["pid"]
         except BaseException:
-            os.close(ready_fd)
+            os.close(said_fd)
             raise
         finally:
             os.close(theirs)
-        return NodeProcess(self, pid, ready_fd)
+        return ForkedProcess(self, pid, said_fd)
 
     def status_of(self, pid: int) -> int:
-        """Of a node that has ended, or is about to; to be asked once."""
+        """Of a process that has ended, or is about to; to be asked once."""
         try:
             return int(self._ask({"status_of": pid})["status"])
         except OSError:
-            return -signal.SIGKILL  # nodes are killed when this server ends
+            return -signal.SIGKILL  # whatever was forked is killed when this server ends
 
     def close(self) -> None:
         """Kill whatever runs."""
@@ -136,7 +159,7 @@ class ForkServer:
     def _ask(self, request: Mapping[str, Any], *descriptors: int) -> dict[str, Any]:
         with self._lock:
             if self._is_broken:
-                raise ConnectionError("the process that nodes are forked from was given up; make a new cluster")
+                raise ConnectionError("the process that others are forked from was given up; make a new cluster")
             try:
                 line = json.dumps(request).encode() + b"\n"
                 rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
@@ -145,7 +168,7 @@ class ForkServer:
                 while not answer.endswith(b"\n"):
                     piece = self._channel.recv(_ANSWER_BYTES_MAX)
                     if not piece:
-                        raise ConnectionError("the process that nodes are forked from has ended; its stderr says why")
+                        raise ConnectionError("the process that others are forked from has ended; its stderr says why")
                     answer += piece
             except BaseException:  # Ctrl-C too: an answer that nobody took would be taken for the next one's
                 self._is_broken = True
@@ -155,18 +178,19 @@ class ForkServer:
         return found
 
 
+NODE_MODULES = ("tidelog.server.main", "tidelog.testing.forked_node", "tidelog.testing.cut_network", "uvloop")
 _shared: ForkServer | None = None
 _starting = threading.Lock()
 
 
 def fork_server() -> ForkServer:
-    """The one of this process, which ends with it; started if there is none."""
+    """The one that starts nodes of this process, which ends with it; started if there is none."""
     global _shared  # noqa: PLW0603
     with _starting:
         if _shared is not None and not _shared.is_usable:
             _shared.close()
             _shared = None
         if _shared is None:
-            _shared = ForkServer()
+            _shared = ForkServer(NODE_MODULES)
             atexit.register(_shared.close)
         return _shared

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.testing.errors import ClusterFailedError, ClusterUsageError
-from tidelog.testing.fork_server import ForkServer, NodeProcess
+from tidelog.testing.fork_server import ForkedProcess, ForkServer
 
 if TYPE_CHECKING:
     from tidelog.testing.forked_node import ForkedNode
@@ -37,7 +36,7 @@ class Node:
         self.log_path = log_path
         self._launched = launched
         self._server = server
-        self._process: NodeProcess | None = None
+        self._process: ForkedProcess | None = None
         self._is_paused = False
         self._is_closed = False
 
@@ -94,7 +93,9 @@ class Node:
         self._let_go()
         log_fd = os.open(self.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:
-            self._process = self._server.start(asdict(self._launched), log_fd)
+            self._process = self._server.start(
+                "tidelog.testing.forked_node:run_node", self._launched.to_json(), stdout=log_fd, stderr=log_fd
+            )
         except OSError as error:
             raise self._failure(f"{self} cannot be started: {error}") from error
         finally:
@@ -104,7 +105,7 @@ class Node:
         """After `start_soon`. Raises as `start`."""
         process = self._of_running("it is waited for")
         try:
-            if process.wait_until_serving(time.monotonic() + START_SECONDS_MAX):
+            if process.wait_until_told(time.monotonic() + START_SECONDS_MAX):
                 return
         except TimeoutError:
             self.kill()
@@ -175,14 +176,14 @@ class Node:
         end = self.log[-LOG_END_CHARACTERS:].strip() or "(nothing was logged)"
         return ClusterFailedError(f"{what}; the end of {self.log_path}:\n{end}", self.log_path)
 
-    def _of_running(self, why: str) -> NodeProcess:
+    def _of_running(self, why: str) -> ForkedProcess:
         if self._process is None or not self._process.is_running:
             raise ClusterUsageError(
                 f"{self} does not run, and {why}: start it first, with cluster.nodes[{self.node_id}].start()"
             )
         return self._process
 
-    def _end(self, process: NodeProcess) -> int:
+    def _end(self, process: ForkedProcess) -> int:
         status = process.wait(time.monotonic() + STOP_SECONDS_MAX)
         self._process = None
         self._is_paused = False

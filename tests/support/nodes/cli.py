@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from typing import Any, Protocol
+
+from support.nodes.forked_command import run_command
 
 SECONDS_MAX = 60.0
 
@@ -20,15 +20,8 @@ class Reached(Protocol):
 
 def tidelog(node: Reached, *arguments: str, stdin: str = "", status: int = 0) -> str:
     """Run `tidelog ARGUMENTS…` against whoever is named; returns what it printed, or its errors if it was to fail."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "tidelog", *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        env={**os.environ, "TIDELOG_BOOTSTRAP": node.bootstrap},
-        check=False,
-    )
+    environment = {**os.environ, "TIDELOG_BOOTSTRAP": node.bootstrap}
+    ran = run_command(arguments, stdin=stdin, timeout=SECONDS_MAX, environment=environment)
     assert ran.returncode == status, f"status {ran.returncode}: {ran.stdout}{ran.stderr}"
     return ran.stderr if status else ran.stdout
 

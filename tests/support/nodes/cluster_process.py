@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from support.nodes.server_process import ServerProcess
+from support.nodes.forked_command import run_command
+from support.nodes.server_process import START_SECONDS_MAX, ServerProcess
 from tidelog.cli.ports import free_ports
 
 HOST = "127.0.0.1"
@@ -43,7 +42,7 @@ class ClusterNode(ServerProcess):
         arguments = ["storage", "format", "--cluster-id", cluster_id, "--config-file", str(self.properties_path)]
         for name, level in (features or {}).items():
             arguments += ["--feature", f"{name}={level}"]
-        subprocess.run([sys.executable, "-m", "tidelog", *arguments], check=True, capture_output=True)
+        run_command(arguments, timeout=START_SECONDS_MAX).check_returncode()
 
     @property
     def directory_id(self) -> str:

@@ -1,4 +1,4 @@
-"""A real node behind `tidelog server FILE`, for tests of what `tidelog up` decides by itself: its directories."""
+"""A real node behind `tidelog server FILE`, in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO
+
+from support.nodes.forked_command import ForkedCommand
 
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 60.0
 
 
-class ServerFailedError(AssertionError):
-    """It did not come to serve. Carries what it said."""
+class NodeFailedError(AssertionError):
+    """The node did not do what the test needs to go on. Carries the end of its log."""
 
 
 class ServerProcess:
@@ -27,7 +30,7 @@ class ServerProcess:
         host: where it listens.
         port: the clients' port, after each start.
         wrapper: a command that runs the node's command line, which follows it, and becomes it; may be changed between
-            starts.
+            starts. Without it, and without a `program`, the node is forked from a process that has loaded Tidelog.
         log_path: what it writes to stderr, over all starts.
         properties_path: where the settings are written.
         program: Python that runs the command line in its own way; None for the command line as it is.
@@ -49,7 +52,7 @@ class ServerProcess:
         self.log_path = home / f"node-{node_id}.log"
         self.properties_path = home / f"node-{node_id}.properties"
         self.program: str | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedCommand | None = None
         self._lifeline: int | None = None
 
     @property
@@ -70,7 +73,7 @@ class ServerProcess:
         return self._process.pid
 
     def start(self) -> None:
-        """Return when it serves. Raises ServerFailedError if it ends instead."""
+        """Return when it serves. Raises NodeFailedError if it ends instead."""
         self.start_soon()
         self.wait_until_serving()
 
@@ -82,23 +85,31 @@ class ServerProcess:
         """
         assert not self.is_running, "it runs already"
         self.write_settings()
+        program = program or self.program
+        arguments = ["server", str(self.properties_path)]
+        with self.log_path.open("ab") as log:
+            if program is None and not self.wrapper:
+                self._process = ForkedCommand(arguments, stderr=log)
+            else:
+                self._process = self._spawned(program, arguments, log)
+
+    def _spawned(self, program: str | None, arguments: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
         # It stops when the write end closes, so it cannot outlive this process, however that ends.
         read_end, self._lifeline = os.pipe()
-        program = program or self.program
         tidelog = ("-m", "tidelog") if program is None else ("-c", program)
-        arguments = ["server", str(self.properties_path), "--parent-fd", str(read_end)]
-        command = [*self.wrapper, sys.executable, *tidelog, *arguments]
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
+        command = [*self.wrapper, sys.executable, *tidelog, *arguments, "--parent-fd", str(read_end)]
+        try:
+            return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, pass_fds=(read_end,)
             )
-        os.close(read_end)
+        finally:
+            os.close(read_end)
 
     def write_settings(self) -> None:
         self.properties_path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
 
     def wait_until_serving(self) -> None:
-        """After `start_soon`. Raises ServerFailedError if it ends instead, or does not come to serve in time."""
+        """After `start_soon`. Raises NodeFailedError if it ends instead, or does not come to serve in time."""
         assert self._process is not None
         assert self._process.stdout is not None
         said = b""
@@ -110,7 +121,8 @@ class ServerProcess:
                     raise self._failed("not ready in time")
                 piece = self._process.stdout.read1(65_536)  # type: ignore[attr-defined]
                 if not piece:
-                    raise self._failed(f"status {self._process.wait(STOP_SECONDS_MAX)}")
+                    status = self._process.wait(STOP_SECONDS_MAX)
+                    raise self._failed(f"ended with status {status} before it was ready")
                 said += piece
         self.port = int(found[1])
 
@@ -144,6 +156,6 @@ class ServerProcess:
             os.close(self._lifeline)
             self._lifeline = None
 
-    def _failed(self, how: str) -> ServerFailedError:
+    def _failed(self, how: str) -> NodeFailedError:
         self.close()
-        return ServerFailedError(f"{self.log_path.stem}: {how}: {self.log[-2_000:]}")
+        return NodeFailedError(f"{self.log_path.stem}: {how}: {self.log[-2_000:]}")
