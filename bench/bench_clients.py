@@ -1,8 +1,8 @@
-"""Our clients beside confluent-kafka: records and bytes per second that one process of Python takes in and gives out.
+"""Our clients beside confluent-kafka: what one process of Python takes in and gives out, and the CPU that it costs.
 
-Both read the same topic and write to the same node, in turns. confluent-kafka makes one object a record, in C; our
-`poll` does so in Python, `poll_batches` hands out whole batches, and `poll_arrow` columns, which is what the Spark
-source lives on.
+Both read the same topic and write to the same node, in turns. `poll_batches` hands out whole batches, and `poll_arrow`
+columns, which is what the Spark source lives on. Our `send` returns a future for each record, so confluent-kafka is
+given a callback for each. CPU is that of all threads of the process, without the node's.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from typing import Any
 from uuid import uuid4
 
 import confluent_kafka
@@ -25,8 +26,16 @@ READ, WRITTEN, SENT = "bench-read", "bench-written", "bench-sent"
 RECORDS = 4_000_000 if LONG else 1_000_000
 RECORDS_SENT = 1_000_000 if LONG else 300_000
 ROUNDS = 5 if LONG else 3
+MICROSECONDS = 1e6
 FETCH_BYTES = 16 * 1024 * 1024
 PARTITION = TopicPartition(READ, PartitionIndex(0))
+SENDING = ("confluent produce", "confluent produce with callbacks", "send")
+CONFLUENT_PRODUCER: dict[str, Any] = {
+    "enable.idempotence": True,
+    "linger.ms": 5,
+    "queue.buffering.max.messages": RECORDS_SENT,
+    "queue.buffering.max.kbytes": 1_048_576,
+}
 
 
 def fill(port: int) -> None:
@@ -106,15 +115,7 @@ def take_columns(consumer: Consumer) -> int:
 
 def produce_with_confluent(bootstrap: str) -> float:
     value = os.urandom(VALUE_SIZE_BYTES)
-    producer = confluent_kafka.Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "linger.ms": 5,
-            "queue.buffering.max.messages": RECORDS_SENT,
-            "queue.buffering.max.kbytes": 1_048_576,
-        }
-    )
+    producer = confluent_kafka.Producer(CONFLUENT_PRODUCER | {"bootstrap.servers": bootstrap})
     producer.produce(WRITTEN, value, partition=0)
     assert producer.flush(10) == 0  # it has its producer id
     started = time.perf_counter()
@@ -122,6 +123,29 @@ def produce_with_confluent(bootstrap: str) -> float:
         producer.produce(WRITTEN, value, partition=0)
     assert producer.flush(60) == 0
     return RECORDS_SENT / (time.perf_counter() - started)
+
+
+def produce_with_callbacks(bootstrap: str) -> float:
+    """As confluent-kafka's documentation has it: a callback a record, which `poll` calls."""
+    value = os.urandom(VALUE_SIZE_BYTES)
+    producer = confluent_kafka.Producer(CONFLUENT_PRODUCER | {"bootstrap.servers": bootstrap})
+    delivered = failed = 0
+
+    def on_delivery(error: object, _message: object) -> None:
+        nonlocal delivered, failed
+        delivered += error is None
+        failed += error is not None
+
+    producer.produce(WRITTEN, value, partition=0, on_delivery=on_delivery)
+    assert producer.flush(10) == 0
+    started = time.perf_counter()
+    for _ in range(RECORDS_SENT):
+        producer.produce(WRITTEN, value, partition=0, on_delivery=on_delivery)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    seconds = time.perf_counter() - started
+    assert (delivered, failed) == (RECORDS_SENT + 1, 0)
+    return RECORDS_SENT / seconds
 
 
 def produce_records(bootstrap: str) -> float:
@@ -158,19 +182,32 @@ def main() -> None:
             "poll_arrow": lambda bootstrap: consume(bootstrap, take_columns),
             "poll_batches": lambda bootstrap: consume(bootstrap, take_batches),
             "confluent produce": produce_with_confluent,
+            "confluent produce with callbacks": produce_with_callbacks,
             "send": produce_records,
             "send_arrow": produce_columns,
         }
         rates: dict[str, list[float]] = {name: [] for name in ways}
+        costs: dict[str, list[float]] = {name: [] for name in ways}
         for number in range(ROUNDS):
             for name, run in ways.items():
                 os.sync()
+                before = time.process_time()
                 rates[name].append(run(node.bootstrap))
+                count = RECORDS_SENT if name in SENDING else RECORDS
+                costs[name].append((time.process_time() - before) / count * MICROSECONDS)
             say(f"round {number + 1}: " + ", ".join(f"{name} {rate[-1]:,.0f}/s" for name, rate in rates.items()))
     reached = {name: median(rate) for name, rate in rates.items()}
-    for name in ("poll", "iterated", "iterated in a group", "poll_arrow"):
-        peer_value = reached["confluent consume"]
-        figure(f"Consumer.{name}", reached[name], "records/s", peer="confluent-kafka consume", peer_value=peer_value)
+    cost = {name: median(each) for name, each in costs.items()}
+
+    def beside(name: str, peer: str, **target: Any) -> None:
+        at = f"{'Consumer' if peer == 'confluent consume' else 'Producer'}.{name}"
+        figure(at, reached[name], "records/s", peer=peer, peer_value=reached[peer], of_ratio=True, **target)
+        figure(f"{at}, CPU", cost[name], "µs a record", peer=peer, peer_value=cost[peer])
+
+    beside("poll", "confluent consume")
+    for name in ("iterated", "iterated in a group"):
+        beside(name, "confluent consume", at_least=1.0)
+    beside("poll_arrow", "confluent consume")
     in_megabytes = VALUE_SIZE_BYTES / MEGABYTE
     figure(
         "Consumer.poll_batches, values alone",
@@ -179,9 +216,9 @@ def main() -> None:
         peer="confluent-kafka consume",
         peer_value=reached["confluent consume"] * in_megabytes,
     )
-    for name in ("send", "send_arrow"):
-        peer_value = reached["confluent produce"]
-        figure(f"Producer.{name}", reached[name], "records/s", peer="confluent-kafka produce", peer_value=peer_value)
+    beside("send", "confluent produce")
+    beside("send", "confluent produce with callbacks", at_least=1.0)
+    beside("send_arrow", "confluent produce")
 
 
 if __name__ == "__main__":
