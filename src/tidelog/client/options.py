@@ -14,6 +14,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 
 from tidelog.base.errors import ConfigError, RecordsLostError, TidelogError
 from tidelog.base.ids import TopicPartition
+from tidelog.client.core.partitioner import ChoosePartition
 from tidelog.client.core.values import RAW, CommittedOffset, Deserializers, PositionReset, ResetPolicy
 
 C = TypeVar("C", bound="CommonConfig")
@@ -23,6 +24,7 @@ ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 INT32_MAX = 2**31 - 1
 
 Acks = Literal["all", "0", "1", -1, 0, 1]
+Partitioner = Literal["murmur2", "crc32", "fnv1a", "sticky", "round_robin"] | ChoosePartition
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 AutoOffsetReset = Literal["earliest", "latest", "closest", "none"] | timedelta
 GroupProtocol = Literal["classic", "consumer"]
@@ -54,6 +56,7 @@ class ProducerOptions(CommonOptions, total=False):
     linger_ms: int
     batch_size: int
     compression_type: CompressionType
+    partitioner: Partitioner
     max_in_flight_requests_per_connection: int
     max_request_size: int
     buffer_memory: int
@@ -179,6 +182,18 @@ class ProducerConfig(CommonConfig):
     """Bytes of records after which a batch is full; the topic's max.message.bytes must allow it."""
     compression_type: CompressionType = field(default="none", metadata=_one_of("none", "gzip", "snappy", "lz4", "zstd"))
     """How batches are compressed."""
+    partitioner: Partitioner = field(
+        default="murmur2",
+        metadata={
+            **_one_of("murmur2", "crc32", "fnv1a", "sticky", "round_robin"),
+            "or": callable,
+            "kind": "a function",
+        },
+    )
+    """Where records go for which no partition is named. "murmur2" as with Java's clients, "crc32" as with librdkafka's
+    default (confluent-kafka), "fnv1a" as with sarama's; "sticky" and "round_robin" do not look at keys. Or a function
+    of the key (bytes or None), all partitions, and those that have a leader: called on the caller's thread for records,
+    and on the client's own for columns."""
     max_in_flight_requests_per_connection: int = _within(5, 1)
     """Requests under way to one broker; at most 5 with idempotence."""
     max_request_size: int = _within(1024 * 1024, 1)
@@ -206,7 +221,12 @@ class ConsumerConfig(CommonConfig):
     """What consumers take."""
 
     auto_offset_reset: AutoOffsetReset = field(
-        default="latest", metadata={**_one_of("earliest", "latest", "closest", "none"), "or": _is_duration}
+        default="latest",
+        metadata={
+            **_one_of("earliest", "latest", "closest", "none"),
+            "or": _is_duration,
+            "kind": "a timedelta that is not negative",
+        },
     )
     """Where to go without a position, or with a lost one. After a truncation all but "none" go to the divergence. A
     `timedelta`, or Kafka's "by_duration:P1DT2H", goes to the first record of so long ago."""
@@ -319,7 +339,7 @@ def _check(owner: str, name: str, value: object, annotation: str, limits: Mappin
         if not any(value == allowed and type(value) is type(allowed) for allowed in limits["values"]):
             allowed = ", ".join(repr(allowed) for allowed in limits["values"])
             if "or" in limits:
-                allowed += ", a timedelta that is not negative"
+                allowed += f", {limits['kind']}"
             raise ConfigError(f"{owner}({name}={value!r}): one of {allowed} is expected")
     elif "low" in limits:
         if not isinstance(value, int) or isinstance(value, bool) or not limits["low"] <= value <= limits["high"]:

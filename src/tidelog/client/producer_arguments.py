@@ -137,9 +137,12 @@ def check_timestamp(timestamp_ms: int) -> int:
 
 def rows_by_target(columns: ColumnBuffers, route: Route) -> list[tuple[int | None, Buffer | None]]:
     """Partitions (None: any), with the numbers of the rows for each by their keys (None: all rows)."""
-    if columns.key_offsets is None or route.partition_count == 1:
+    of_row = route.partitioner.of_row()
+    if (columns.key_offsets is None and of_row is None) or route.partition_count == 1:
         return [(None, None)]
-    found = rows_by_partition(columns, route.partition_count, route.keyless_partition)
+    found = rows_by_partition(
+        columns, route.partition_count, lambda count: route.partitioner.partition(None, count), of_row
+    )
     return [(found[0][0], None)] if len(found) == 1 else list(found)
 
 

@@ -67,6 +67,7 @@ class RecordAppender:
         self._rng = world.rng
         self._wake = wake
         self._transactions = sender.transactions
+        self._asks_user = callable(config.partitioner)
         self._routes: dict[str, Route] = {}
         self.lock = threading.Lock()
         self.outcomes = Outcomes()
@@ -106,6 +107,11 @@ class RecordAppender:
                 Code.MESSAGE_TOO_LARGE,
                 f"a record of {size} bytes is larger than max_request_size allows ({self._config.max_request_size})",
             )
+        if partition is None and self._asks_user:
+            known = self.route(topic)
+            if known is None:
+                return None
+            partition = known.partitioner.ask(key)  # not under the lock: it may send something itself
         with self.lock:
             route = self._routes.get(topic) or self._new_route(topic)
             if route is None or self.is_full:
@@ -183,7 +189,13 @@ class RecordAppender:
         view = self._metadata.topics.get(topic)
         if view is None or not view.partitions:
             return None
-        route = Route(view, self._sender.queue, sticky_bytes=self._config.batch_size, rng=self._rng)
+        route = Route(
+            view,
+            self._sender.queue,
+            self._config.partitioner,
+            sticky_bytes=self._config.batch_size,
+            rng=self._rng,
+        )
         self._routes[topic] = route
         return route
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, PartitionIndex, TopicPartition
 from tidelog.client.core.accumulator import PartitionQueue
 from tidelog.client.core.metadata_cache import CachedPartition, TopicView
-from tidelog.client.core.partitioner import StickyPartitioner
+from tidelog.client.core.partitioner import ChoosePartition, Partitioner, StickyPartitioner
 from tidelog.client.core.route import Route
 from tidelog.records.keys import partition_for_key
 
@@ -53,3 +54,61 @@ def test_a_route_prefers_partitions_that_have_a_leader_but_keys_go_where_they_mu
     assert len(made) == len(set(made))
     with pytest.raises(KafkaError, match="topic 't' has no partition 3: it has 3, counted from 0"):
         route.queue(3, None, 1)
+
+
+def partitioner(given: str | ChoosePartition, available: list[int] | None = None) -> Partitioner:
+    rng: Any = SeededRng(3)
+    return Partitioner(given, "t", 4, available or [0, 1, 2, 3], sticky_bytes=1_000, rng=rng)
+
+
+def test_a_key_without_bytes_is_none_to_crc32_alone() -> None:
+    for given, is_key in (("murmur2", True), ("fnv1a", True), ("crc32", False)):
+        named = partitioner(given)
+        assert (len({named.partition(b"", 1_000) for _ in range(50)}) == 1) == is_key, given
+
+
+def test_round_robin_takes_one_partition_after_the_other_whatever_the_keys() -> None:
+    in_turns = partitioner("round_robin", [0, 2, 3])
+    assert [in_turns.partition(key, 10) for key in (b"a", None, b"a", b"a")] == [0, 2, 3, 0]
+
+
+def test_sticky_does_not_look_at_keys() -> None:
+    sticky = partitioner("sticky")
+    assert len({sticky.partition(b"%d" % number, 10) for number in range(100)}) == 1
+
+
+def test_a_function_is_asked_for_the_key_with_all_partitions_and_those_that_can_be_written() -> None:
+    asked: list[tuple[bytes | None, list[int], list[int]]] = []
+
+    def choose(key: bytes | None, partitions: list[int], available: list[int]) -> int:
+        asked.append((key, partitions, available))
+        return available[-1]
+
+    users = partitioner(choose, [0, 2])
+    assert (users.ask(b"k"), users.ask(None)) == (2, 2)
+    assert asked == [(b"k", [0, 1, 2, 3], [0, 2]), (None, [0, 1, 2, 3], [0, 2])]
+    assert users.of_row() == users.ask
+
+
+def test_what_a_function_returns_is_a_partition_of_the_topic() -> None:
+    with pytest.raises(KafkaError, match="topic 't' has no partition 4: it has 4, counted from 0"):
+        partitioner(lambda key, partitions, available: 4).ask(b"k")
+    nothing: Any = lambda key, partitions, available: None  # noqa: E731
+    with pytest.raises(TypeError, match="the partitioner returned None for topic 't', which is no whole number"):
+        partitioner(nothing).ask(b"k")
+
+
+@pytest.mark.parametrize("given", ["murmur2", "crc32", "fnv1a", "sticky", "round_robin"])
+def test_rows_of_columns_go_where_records_go(given: str) -> None:
+    keys = [None, b"", b"a", b"bb", b"ccc", b"a", None, b"d" * 40]
+    rows, records = partitioner(given), partitioner(given)
+    of_row = rows.of_row() or (lambda key: None if key is None else partition_for_key(key, 4))
+    found = [of_row(key) for key in keys]
+    expected = [records.partition(key, 10) for key in keys]
+    keyless = given == "sticky"
+    assert [one for one in found if one is not None] == [
+        one for one, key, row in zip(expected, keys, found, strict=True) if row is not None
+    ]
+    assert [row is None for row in found] == [
+        keyless or (given != "round_robin" and (key is None or (given == "crc32" and not key))) for key in keys
+    ]

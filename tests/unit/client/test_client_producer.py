@@ -86,6 +86,24 @@ def test_records_arrive_as_they_were_given() -> None:
     run(work)
 
 
+def test_a_partitioner_of_ones_own_may_send_something_itself() -> None:
+    with on_a_loop_of_its_own(ModelCluster()) as cluster:
+        cluster.create("t", 3)
+        cluster.create("asked", 1)
+
+        def choose(key: bytes | None, partitions: list[int], _available: list[int]) -> int:
+            producer.send("asked", key, partition=0)
+            return partitions[-1]
+
+        with Producer(cluster.address, partitioner=choose, **FAST) as producer:
+            sent = producer.send("t", b"x", b"k").result(10)
+            rows = {"key": pa.array([b"a", None]), "value": pa.array([b"1", b"2"])}
+            columns = producer.send_arrow("t", pa.RecordBatch.from_pydict(rows)).result(10)
+        assert sent.partition == 2
+        assert [one.partition for one in columns] == [2]
+        assert values(cluster, "asked") == [b"k", b"a", None]
+
+
 @pytest.mark.parametrize(
     "faults",
     [
