@@ -286,6 +286,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "ResetReason",
         "OffsetAndEpoch",
         "PartitionStatistics",
+        "ProducerStatistics",
         "NewTopic",
         "ConfigResource",
         "EpochEnd",

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         OffsetAndEpoch,
         PartitionStatistics,
         PositionReset,
+        ProducerStatistics,
         RecordMetadata,
         ResetReason,
     )
@@ -81,6 +82,7 @@ __all__ = [
     "PreparedTransaction",
     "Producer",
     "ProducerFencedError",
+    "ProducerStatistics",
     "RecordDeserializationError",
     "RecordMetadata",
     "RecordsLostError",
@@ -122,6 +124,7 @@ _HOMES = {
     "PositionReset": "client.core.values",
     "PreparedTransaction": "client.core.transaction",
     "Producer": "client.producer",
+    "ProducerStatistics": "client.core.values",
     "RecordMetadata": "client.core.values",
     "ResetReason": "client.core.values",
     "ResumedTransaction": "client.transaction",

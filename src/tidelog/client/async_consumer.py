@@ -140,6 +140,16 @@ class AsyncConsumer(Generic[K, V]):
                 progress=lambda: 0 if self._handing is None else self._handing.left_count,
             )
 
+    @property
+    def client_id(self) -> str:
+        """What brokers call this client in their logs, and Prometheus in its metrics."""
+        return self._config.client_id
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._fetching.is_closed
+
     async def __aenter__(self) -> AsyncConsumer[K, V]:
         return self
 
@@ -347,6 +357,20 @@ class AsyncConsumer(Generic[K, V]):
         return {
             key: reader.statistics(offsets.get(key), is_committed_only=is_committed_only) for key, reader in readers
         }
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets there are from where reading goes on to the end, as of the last answer. Asks nobody.
+
+        Kafka: `Consumer.currentLag`.
+
+        Returns:
+            None if no answer has said it yet.
+
+        Raises:
+            TidelogError: the partition is not assigned.
+        """
+        self._reader(partition)
+        return self.statistics()[partition].lag
 
     # Reading.
     async def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> ConsumerRecords[K, V]:

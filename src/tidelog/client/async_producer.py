@@ -17,7 +17,7 @@ from tidelog.client.core.encoding import split_rows
 from tidelog.client.core.group_metadata import GroupMetadata
 from tidelog.client.core.route import Route
 from tidelog.client.core.transaction import PreparedTransaction
-from tidelog.client.core.values import RecordMetadata
+from tidelog.client.core.values import ProducerStatistics, RecordMetadata
 from tidelog.client.futures import ColumnsFuture, Future
 from tidelog.client.options import ProducerConfig, ProducerOptions, parse_options
 from tidelog.client.producer_arguments import (
@@ -96,6 +96,16 @@ class AsyncProducer(Generic[K, V]):
         self._appender = sender.appender
         self._transaction_task = None if sender.driver is None else TransactionTask(config, sender, sender.driver)
         self._resumed: set[TransactionDriver] = set()
+
+    @property
+    def client_id(self) -> str:
+        """What brokers call this client in their logs, and Prometheus in its metrics."""
+        return self._config.client_id
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._is_closed
 
     async def __aenter__(self) -> AsyncProducer[K, V]:
         return self
@@ -276,6 +286,10 @@ class AsyncProducer(Generic[K, V]):
         if self._is_closed:
             raise ClientClosedError("the producer is closed")
         return AsyncResumedTransaction(self._config, self._cluster, self._resumed, prepared)
+
+    def statistics(self) -> ProducerStatistics:
+        """How the producer stands: what was delivered, what waits, what failed. From any thread; asks nobody."""
+        return self._sender_task.statistics()
 
     # Its end.
     async def flush(self, timeout: float | None = None) -> None:

@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
@@ -85,6 +86,16 @@ class Consumer(Generic[K, V]):
         self._async: AsyncConsumer[K, V] = AsyncConsumer.__new__(AsyncConsumer)
         self._async._start(bootstrap_servers, config, world=world, consistency=consistency, deserializers=deserializers)
         self._thread = LoopThread(f"tidelog-consumer-{config.client_id}")
+
+    @property
+    def client_id(self) -> str:
+        """What brokers call this client in their logs, and Prometheus in its metrics."""
+        return self._async.client_id
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._is_closed
 
     def __enter__(self) -> Consumer[K, V]:
         return self
@@ -213,6 +224,19 @@ class Consumer(Generic[K, V]):
     def statistics(self) -> dict[TopicPartition, PartitionStatistics]:
         """How the consumer stands in each partition that is assigned, as of the last answers. Asks nobody."""
         return self._there(self._async.statistics)
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets there are from where reading goes on to the end, as of the last answer. Asks nobody.
+
+        Kafka: `Consumer.currentLag`.
+
+        Returns:
+            None if no answer has said it yet.
+
+        Raises:
+            TidelogError: the partition is not assigned.
+        """
+        return self._there(partial(self._async.lag, partition))
 
     # Reading.
     def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> ConsumerRecords[K, V]:

@@ -17,7 +17,7 @@ from tidelog.client.cluster import World
 from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.group_metadata import GroupMetadata
 from tidelog.client.core.transaction import PreparedTransaction
-from tidelog.client.core.values import RecordMetadata
+from tidelog.client.core.values import ProducerStatistics, RecordMetadata
 from tidelog.client.futures import ColumnsFuture, Future
 from tidelog.client.loop_thread import LoopThread
 from tidelog.client.options import ProducerConfig, ProducerOptions, parse_options
@@ -89,6 +89,16 @@ class Producer(Generic[K, V]):
         self._wall_ms = self._async._clock.wall_ms
         self._thread = LoopThread(f"tidelog-producer-{config.client_id}")
         _open_producers.add(self)
+
+    @property
+    def client_id(self) -> str:
+        """What brokers call this client in their logs, and Prometheus in its metrics."""
+        return self._async.client_id
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._is_closed
 
     def _call_soon(self, callback: Callable[[], None]) -> None:
         self._thread.call_soon(callback)
@@ -237,6 +247,10 @@ class Producer(Generic[K, V]):
         return ResumedTransaction(
             self._thread, self._async.resume_transaction(transactional_id, producer_id, producer_epoch)
         )
+
+    def statistics(self) -> ProducerStatistics:
+        """How the producer stands: what was delivered, what waits, what failed. From any thread; asks nobody."""
+        return self._sender_task.statistics()
 
     # Its end.
     def flush(self, timeout: float | None = None) -> None:

@@ -31,7 +31,7 @@ from tidelog.client.core.produce_messages import (
 )
 from tidelog.client.core.sender import ProduceSend, Sender, SenderSettings
 from tidelog.client.core.transaction import ProducerTransactions, ProducerTransactionState
-from tidelog.client.core.values import code_of
+from tidelog.client.core.values import ProducerStatistics, code_of
 from tidelog.client.options import ProducerConfig
 from tidelog.client.record_appender import RecordAppender
 from tidelog.client.transaction_driver import TransactionDriver
@@ -205,6 +205,11 @@ class SenderTask:
             error = error.with_traceback(None)
             error.add_note(f"{count} records were not delivered; this is the first reason.")
             raise error
+
+    def statistics(self) -> ProducerStatistics:
+        """How the producer stands. From any thread."""
+        with self._lock:
+            return self._sender.statistics(self._clock.now_ms())
 
     async def close(self) -> None:
         """Drop what is not delivered, and disconnect."""

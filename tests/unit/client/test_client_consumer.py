@@ -116,7 +116,8 @@ def test_statistics_say_where_it_stands() -> None:
             consumer.assign([P0])
             assert consumer.statistics()[P0].lag is None
             await consumer.poll(WAIT_MS, 4)
-            assert consumer.statistics() == {P0: (4, 0, 10, 10, 6, 0)}
+            assert consumer.statistics() == {P0: (4, 0, 10, 10, 6, 0, 0)}
+            assert consumer.lag(P0) == 6
 
     run(work)
 

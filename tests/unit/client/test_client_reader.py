@@ -672,19 +672,19 @@ def test_a_high_watermark_that_goes_back_is_counted_and_no_lag_is_negative() -> 
     """A new leader cannot know that of the old one, and goes on from its own."""
     bench = Bench()
     bench.reader.seek(Offset(379), None)
-    assert bench.reader.statistics(bench.reader.offset, is_committed_only=False) == (379, None, None, None, None, 0)
+    assert bench.reader.statistics(bench.reader.offset, is_committed_only=False) == (379, None, None, None, None, 0, 0)
     bench.fetch((379, 0, 3), high_watermark=383)
-    assert bench.reader.statistics(bench.reader.offset, is_committed_only=False) == (379, 0, 383, 382, 4, 0)
+    assert bench.reader.statistics(bench.reader.offset, is_committed_only=False) == (379, 0, 383, 382, 4, 0, 0)
     assert bench.reader.statistics(bench.reader.offset, is_committed_only=True).lag == 3
     bench.deliver()
     bench.metadata(epoch=1)
     bench.epoch_end(0, (0, 382))
     bench.fetch(high_watermark=380)
-    assert bench.reader.statistics(bench.reader.offset, is_committed_only=False) == (382, 0, 380, 379, 0, 1)
+    assert bench.reader.statistics(bench.reader.offset, is_committed_only=False) == (382, 0, 380, 379, 0, 1, 0)
     assert bench.reader.statistics(bench.reader.offset, is_committed_only=True).lag == 0
     bench.fetch(high_watermark=382)
     bench.fetch(high_watermark=382)
-    assert bench.reader.statistics(bench.reader.offset, is_committed_only=False) == (382, 0, 382, 381, 0, 1)
+    assert bench.reader.statistics(bench.reader.offset, is_committed_only=False) == (382, 0, 382, 381, 0, 1, 0)
 
 
 def test_the_high_watermark_of_a_topic_that_was_made_anew_is_another_one() -> None:
@@ -692,7 +692,17 @@ def test_the_high_watermark_of_a_topic_that_was_made_anew_is_another_one() -> No
     bench.reader.seek(Offset(0), None)
     bench.fetch((0, 0, 3), high_watermark=3)
     bench.metadata(topic_id=2)
-    assert bench.reader.statistics(bench.reader.offset, is_committed_only=False) == (None, None, None, None, None, 0)
+    assert bench.reader.statistics(bench.reader.offset, is_committed_only=False) == (None, None, None, None, None, 0, 0)
     bench.look_up(EARLIEST, 0, 0)
     bench.fetch(high_watermark=0)
-    assert bench.reader.statistics(bench.reader.offset, is_committed_only=False) == (0, 0, 0, -1, 0, 0)
+    assert bench.reader.statistics(bench.reader.offset, is_committed_only=False) == (0, 0, 0, -1, 0, 0, 0)
+
+
+def test_truncations_are_counted() -> None:
+    bench = Bench(EARLIEST_POLICY)
+    bench.reader.seek(Offset(0), None)
+    bench.fetch((0, 0, 3), high_watermark=3)
+    bench.deliver()
+    bench.metadata(epoch=1)
+    bench.epoch_end(0, (0, 2))
+    assert bench.reader.statistics(bench.reader.offset, is_committed_only=False).truncations == 1

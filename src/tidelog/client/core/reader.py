@@ -100,6 +100,7 @@ class PartitionReader:
         self.last_stable_offset: int | None = None
         self.log_start_offset: int | None = None
         self.high_watermark_regressions = 0
+        self.truncations = 0
         self.held: deque[FetchedRange] = deque()
         self.not_before_ms = 0
         self._policy = policy
@@ -154,6 +155,7 @@ class PartitionReader:
             self.last_stable_offset,
             None if offset is None or end_offset is None else max(end_offset - offset, 0),
             self.high_watermark_regressions,
+            self.truncations,
         )
 
     @property
@@ -500,6 +502,7 @@ class PartitionReader:
     def _on_truncated(self, divergence: Divergence | None) -> None:
         standing = self.standing
         assert standing is not None
+        self.truncations += 1
         divergent_offset = None if divergence is None else divergence.offset
         place = place_after_truncation(self._policy, standing, divergence, self._last_timestamp, self._first_place)
         error = LogTruncatedError(

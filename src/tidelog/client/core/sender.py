@@ -27,6 +27,7 @@ from tidelog.client.core.accumulator import Accumulator, Delivered, Hole, Partit
 from tidelog.client.core.metadata_cache import MetadataCache
 from tidelog.client.core.transaction import CONCURRENT_BACKOFF_MS, FENCED, ProducerTransactions
 from tidelog.client.core.transaction import FATAL as FATAL_IN_TRANSACTIONS
+from tidelog.client.core.values import ProducerStatistics
 
 STALE_LEADER = frozenset(
     {
@@ -87,6 +88,18 @@ class BatchAnswer(NamedTuple):
     log_start_offset: int | None = None
 
 
+@dataclass(slots=True)
+class SendCounts:
+    """What became of batches since the start. See `ProducerStatistics`."""
+
+    records_delivered: int = 0
+    batches_delivered: int = 0
+    bytes_delivered: int = 0
+    records_failed: int = 0
+    batches_retried: int = 0
+    losses: int = 0
+
+
 class Sender:
     """See the module.
 
@@ -118,6 +131,7 @@ class Sender:
         self._in_flight: dict[BrokerId, int] = {}
         self._done: list[PendingBatch] = []
         self._losses: list[RecordsLostError] = []
+        self._counts = SendCounts()
 
     # What to do.
     def take_sends(self, now_ms: int, *, flushing: bool, ready: Callable[[BrokerId], bool]) -> list[ProduceSend]:
@@ -164,7 +178,27 @@ class Sender:
     def take_losses(self) -> list[RecordsLostError]:
         """Losses of acknowledged records that showed since the last call."""
         losses, self._losses = self._losses, []
+        self._counts.losses += len(losses)
         return losses
+
+    def statistics(self, now_ms: int) -> ProducerStatistics:
+        """How all of it stands."""
+        counts, queues = self._counts, self.accumulator.queues.values()
+        waiting = [batch for queue in queues for batch in (queue.open, *queue.waiting) if batch is not None]
+        in_flight = [batch for queue in queues for batch in queue.in_flight]
+        oldest_ms = min((batch.created_ms for batch in (*waiting, *in_flight)), default=now_ms)
+        return ProducerStatistics(
+            records_delivered=counts.records_delivered,
+            batches_delivered=counts.batches_delivered,
+            bytes_delivered=counts.bytes_delivered,
+            records_failed=counts.records_failed,
+            batches_retried=counts.batches_retried,
+            losses=counts.losses,
+            batches_waiting=len(waiting),
+            batches_in_flight=len(in_flight),
+            buffered_bytes=self.accumulator.used_bytes,
+            oldest_batch_ms=now_ms - oldest_ms,
+        )
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
         """When `take_sends` may have more to say though nothing happened: linger, back-off, expiry."""
@@ -340,6 +374,7 @@ class Sender:
         if self.settings.idempotent and batch.sequence is None:
             sequences.assign_sequence(queue, batch)
         batch.attempts += 1
+        self._counts.batches_retried += batch.attempts > 1
         batch.sent_leader_epoch = leader_epoch
 
     def _on_delivered(self, queue: PartitionQueue, batch: PendingBatch, answer: BatchAnswer) -> None:
@@ -461,6 +496,12 @@ class Sender:
 
     def _finish(self, batch: PendingBatch, outcome: Delivered | TidelogError) -> None:
         batch.outcome = outcome
+        if isinstance(outcome, Delivered):
+            self._counts.records_delivered += batch.record_count
+            self._counts.batches_delivered += 1
+            self._counts.bytes_delivered += batch.size_bytes
+        else:
+            self._counts.records_failed += batch.record_count
         self.accumulator.release(batch)
         self._done.append(batch)
 

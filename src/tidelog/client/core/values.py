@@ -181,6 +181,30 @@ class PartitionStatistics(NamedTuple):
     """How often a leader said a lower high watermark than was said before, since the partition was assigned. A new
     leader cannot know the old one's: it goes on from its own and catches up within a fetch of its followers. After an
     unclean election it stays lower."""
+    truncations: int
+    """How often the log was found to lack what was read, or stood past, since the partition was assigned."""
+
+
+class ProducerStatistics(NamedTuple):
+    """How a producer stands. The counts are since its start."""
+
+    records_delivered: int
+    batches_delivered: int
+    bytes_delivered: int
+    """Of records, before compression; at the most."""
+    records_failed: int
+    batches_retried: int
+    """How often a batch was sent that had been sent before."""
+    losses: int
+    """How often it showed that acknowledged records are gone: see `on_records_lost`."""
+    batches_waiting: int
+    """Those that are filled included."""
+    batches_in_flight: int
+    """Sent, and not answered."""
+    buffered_bytes: int
+    """Of all that is neither delivered nor has failed: `buffer_memory` is the most."""
+    oldest_batch_ms: int
+    """How long the oldest of it has waited; 0 if there is none."""
 
 
 class ResetReason(Enum):
