@@ -1,4 +1,4 @@
-"""Records as Arrow, both ways: columns are handed over as the buffers they are. Needs pyarrow (`tidelog[spark]`)."""
+"""Records as Arrow, both ways: columns are handed over as the buffers they are. Needs pyarrow (`tidelog[arrow]`)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,111 @@
+"""JSON that a JSON Schema describes, by jsonschema. Confluent: `JSONSerializer`, `JSONDeserializer`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from jsonschema.exceptions import SchemaError as InvalidSchemaError
+from jsonschema.exceptions import best_match
+from jsonschema.protocols import Validator
+from jsonschema.validators import validator_for
+from referencing import Registry, Resource
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT7
+
+from tidelog.base.errors import ConfigError
+from tidelog.schemas.codec import ENVELOPE, SchemaDeserializer, SchemaSerializer
+from tidelog.schemas.errors import SchemaError
+from tidelog.schemas.registry import JSON_SCHEMA, RegisteredSchema, SchemaRegistry
+
+T = TypeVar("T")
+
+
+def _validator(registry: SchemaRegistry, schema: RegisteredSchema) -> Validator:
+    """What checks values. Raises ConfigError."""
+    parsed = _parsed(schema)
+    kind = validator_for(parsed)
+    try:
+        kind.check_schema(parsed)
+    except InvalidSchemaError as error:
+        raise ConfigError(f"{schema.text[:80]!r} is no JSON Schema: {error.message}") from error
+    return kind(parsed, registry=_referred(registry, schema, Registry()))
+
+
+def _referred(registry: SchemaRegistry, schema: RegisteredSchema, known: Registry[Any]) -> Registry[Any]:
+    """What the schema refers to, by the names that it has for it. Nothing is fetched from elsewhere."""
+    for reference in schema.references:
+        _, used = registry.version(reference.subject, reference.version)
+        resource = Resource.from_contents(_parsed(used), default_specification=DRAFT7)
+        known = _referred(registry, used, known.with_resource(reference.name, resource))
+    return known
+
+
+def _parsed(schema: RegisteredSchema) -> Any:
+    try:
+        parsed = json.loads(schema.text)
+    except ValueError as error:
+        raise ConfigError(f"{schema.text[:80]!r} is no JSON Schema: it is not JSON: {error}") from error
+    if not isinstance(parsed, dict | bool):
+        raise ConfigError(f"{schema.text[:80]!r} is no JSON Schema: that is an object, or true or false")
+    return parsed
+
+
+def _check(validator: Validator, value: Any, what: str) -> None:
+    try:
+        error = best_match(validator.iter_errors(value))
+    except Unresolvable as missing:
+        raise SchemaError(
+            f"{what} cannot be checked: its schema refers to {missing.ref!r}, which is not there"
+        ) from missing
+    if error is not None:
+        raise SchemaError(f"{what} does not fit its schema at {error.json_path}: {error.message}")
+
+
+class JsonSchemaSerializer(SchemaSerializer[T, Validator]):
+    __doc__ = SchemaSerializer.__doc__
+
+    kind = JSON_SCHEMA
+    _prepare = staticmethod(_validator)
+
+    @staticmethod
+    def _encode(prepared: Validator, value: Any, what: str) -> bytes:
+        _check(prepared, value, what)
+        try:
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        except (TypeError, ValueError) as error:
+            raise SchemaError(f"{what} cannot be written as JSON: {error}") from error
+
+
+class JsonSchemaDeserializer(SchemaDeserializer[T, Validator]):
+    __doc__ = SchemaDeserializer.__doc__
+
+    kind = JSON_SCHEMA
+    _prepare = staticmethod(_validator)
+
+    @overload
+    def __init__(
+        self: JsonSchemaDeserializer[Any], registry: SchemaRegistry, schema: str | dict[str, Any] | None = None
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, registry: SchemaRegistry, schema: str | dict[str, Any] | None = None, *, from_dict: Callable[[Any], T]
+    ) -> None: ...
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        schema: str | dict[str, Any] | None = None,
+        *,
+        from_dict: Callable[[Any], T] | None = None,
+    ) -> None:
+        super().__init__(registry, schema, from_dict=from_dict)
+
+    @staticmethod
+    def _decode(writer: Validator, reader: Validator | None, data: bytes, what: str) -> Any:
+        try:
+            found = json.loads(data[ENVELOPE.size :])
+        except ValueError as error:
+            raise SchemaError(f"{what} are not JSON: {error}") from error
+        _check(reader or writer, found, what)
+        return found

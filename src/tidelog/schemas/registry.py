@@ -1,0 +1,196 @@
+"""A client of a schema registry that speaks Confluent's API: Confluent's own, Karapace, Apicurio, Redpanda's.
+
+What was found is kept for good: an id never means another schema.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import Any, NamedTuple
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlsplit
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+
+from tidelog.base.errors import ConfigError
+from tidelog.schemas.errors import SchemaRegistryError
+
+AVRO, JSON_SCHEMA = "AVRO", "JSON"
+_MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+
+
+class Reference(NamedTuple):
+    """A schema that another one uses."""
+
+    name: str
+    """As the other one calls it."""
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema as the registry has it."""
+
+    text: str
+    kind: str
+    """`AVRO`, `JSON` or `PROTOBUF`."""
+    references: tuple[Reference, ...] = ()
+
+
+class SchemaRegistry:
+    """Asks a registry, and remembers the answers. Thread-safe.
+
+    Args:
+        urls: `http://host:port` or `https://…`, several as a list: asked in turn until one answers.
+        auth: a user's name and password.
+        ssl_context: for `https`; by default the system's authorities are trusted.
+        timeout_ms: how long one request may take.
+
+    Raises:
+        ConfigError: a URL is none.
+    """
+
+    def __init__(
+        self,
+        urls: str | Iterable[str],
+        *,
+        auth: tuple[str, str] | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        timeout_ms: int = 10_000,
+    ) -> None:
+        self._urls = [_checked(url) for url in ([urls] if isinstance(urls, str) else urls)]
+        if not self._urls:
+            raise ConfigError(
+                "SchemaRegistry: there is no URL; name one, as in SchemaRegistry('http://127.0.0.1:8081')"
+            )
+        self._headers = {"Accept": _MEDIA_TYPE, "Content-Type": _MEDIA_TYPE}
+        if auth is not None:
+            self._headers["Authorization"] = "Basic " + b64encode(":".join(auth).encode()).decode()
+        self._timeout_s = timeout_ms / 1000
+        # No proxy of the environment: a registry stands beside its brokers.
+        self._opener = build_opener(ProxyHandler({}), HTTPSHandler(context=ssl_context))
+        self._by_id: dict[int, RegisteredSchema] = {}
+        self._ids: dict[tuple[str, RegisteredSchema], int] = {}
+
+    def __repr__(self) -> str:
+        return f"SchemaRegistry({', '.join(self._urls)})"
+
+    def schema(self, schema_id: int) -> RegisteredSchema:
+        """The schema of an id. Raises SchemaRegistryError."""
+        found = self._by_id.get(schema_id)
+        if found is None:
+            found = self._by_id[schema_id] = _schema_of(self._ask("GET", f"/schemas/ids/{schema_id}"))
+        return found
+
+    def register(self, subject: str, schema: RegisteredSchema) -> int:
+        """The id of a schema, which is registered if it was not.
+
+        Raises:
+            SchemaRegistryError: with status 409, it is incompatible with those that were registered before.
+        """
+        return self._id_of(subject, schema, f"/subjects/{quote(subject, safe='')}/versions")
+
+    def look_up(self, subject: str, schema: RegisteredSchema) -> int:
+        """The id of a schema that is registered. Raises SchemaRegistryError: 40403, it is not."""
+        return self._id_of(subject, schema, f"/subjects/{quote(subject, safe='')}")
+
+    def version(self, subject: str, version: int | str = "latest") -> tuple[int, RegisteredSchema]:
+        """The id and the schema of a subject's version. Each call asks. Raises SchemaRegistryError."""
+        answer = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}")
+        found = _schema_of(answer)
+        schema_id = _number(answer, "id")
+        self._by_id[schema_id] = found
+        return schema_id, found
+
+    def subjects(self) -> list[str]:
+        """The names of all subjects. Raises SchemaRegistryError."""
+        answer = self._ask("GET", "/subjects")
+        if not isinstance(answer, list):
+            raise SchemaRegistryError(f"{self!r} answered {answer!r}, where a list of subjects was expected")
+        return [str(subject) for subject in answer]
+
+    def _id_of(self, subject: str, schema: RegisteredSchema, path: str) -> int:
+        key = subject, schema
+        found = self._ids.get(key)
+        if found is None:
+            body: dict[str, Any] = {"schema": schema.text}
+            if schema.kind != AVRO:  # the default, which old registries do not take by name
+                body["schemaType"] = schema.kind
+            if schema.references:
+                body["references"] = [reference._asdict() for reference in schema.references]
+            found = self._ids[key] = _number(self._ask("POST", path, body), "id")
+            self._by_id.setdefault(found, schema)
+        return found
+
+    def _ask(self, method: str, path: str, body: object = None) -> Any:
+        """The answer, from the first registry that gives one."""
+        data = None if body is None else json.dumps(body).encode()
+        unreached: list[str] = []
+        for url in self._urls:
+            try:
+                request = Request(url + path, data, self._headers, method=method)  # noqa: S310 - see `_checked`
+                with self._opener.open(request, timeout=self._timeout_s) as response:
+                    answered = response.read()
+                    status = response.status
+            except HTTPError as error:
+                with error:
+                    refused = _refusal(url + path, error.code, error.read())
+                if error.code < 500:
+                    raise refused from None
+                unreached.append(str(refused))
+                continue
+            except (URLError, OSError, HTTPException) as error:
+                unreached.append(f"{url}: {getattr(error, 'reason', None) or error}")
+                continue
+            try:
+                return json.loads(answered)
+            except ValueError:
+                raise SchemaRegistryError(
+                    f"{url + path}: the answer is not JSON: {answered[:80]!r}", status=status
+                ) from None
+        raise SchemaRegistryError(f"no schema registry answered: {'; '.join(unreached)}")
+
+
+def _checked(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or True)
+    except ValueError:
+        is_url = False
+    if not is_url:
+        raise ConfigError(f"SchemaRegistry: {url!r} is no URL of http or https, as 'http://127.0.0.1:8081' is")
+    return url.rstrip("/")
+
+
+def _refusal(url: str, status: int, body: bytes) -> SchemaRegistryError:
+    message, code = body[:200].decode(errors="replace"), None
+    try:
+        said = json.loads(body)
+        message, code = str(said["message"]), int(said["error_code"])
+    except (ValueError, KeyError, TypeError):
+        pass
+    return SchemaRegistryError(f"{url}: {message} (HTTP {status})", status=status, error_code=code)
+
+
+def _schema_of(answer: Any) -> RegisteredSchema:
+    try:
+        references: Sequence[Any] = answer.get("references") or ()
+        return RegisteredSchema(
+            str(answer["schema"]),
+            str(answer.get("schemaType") or AVRO),
+            tuple(Reference(str(one["name"]), str(one["subject"]), int(one["version"])) for one in references),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise SchemaRegistryError(f"the registry answered {answer!r}, where a schema was expected") from None
+
+
+def _number(answer: Any, name: str) -> int:
+    try:
+        return int(answer[name])
+    except (KeyError, TypeError, ValueError):
+        raise SchemaRegistryError(f"the registry answered {answer!r}, which has no {name!r}") from None

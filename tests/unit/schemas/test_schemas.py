@@ -1,0 +1,236 @@
+"""Serializers with schemas, against a registry: bytes, what is asked how often, and everything that can be wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pytest
+
+from support.fixtures.schema_registry import RegistryServer, schema_registry
+from tidelog import ConfigError
+from tidelog.schemas import (
+    AvroDeserializer,
+    AvroSerializer,
+    JsonSchemaDeserializer,
+    JsonSchemaSerializer,
+    RegisteredSchema,
+    SchemaError,
+    SchemaRegistry,
+    SchemaRegistryError,
+)
+
+ORDER: dict[str, Any] = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "id", "type": "long"}, {"name": "price", "type": "double"}],
+}
+ORDER_WITH_NOTE = ORDER | {"fields": [*ORDER["fields"], {"name": "note", "type": "string", "default": "none"}]}
+ORDER_AS_JSON: dict[str, Any] = {
+    "type": "object",
+    "properties": {"id": {"type": "integer"}, "price": {"type": "number"}},
+    "required": ["id"],
+}
+
+
+@dataclass
+class Order:
+    id: int
+    price: float
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryServer]:
+    with schema_registry() as server:
+        yield server
+
+
+@pytest.fixture
+def registry(server: RegistryServer) -> SchemaRegistry:
+    return SchemaRegistry(server.url)
+
+
+def test_avro_is_written_behind_the_id_of_its_schema(server: RegistryServer, registry: SchemaRegistry) -> None:
+    serializer = AvroSerializer[dict[str, Any]](registry, "orders-value", ORDER)
+    assert server.asked == []  # it asks when there is something to write
+    assert serializer({"id": 1, "price": 0.0}) == b"\x00" + b"\x00\x00\x00\x01" + b"\x02" + b"\x00" * 8
+    assert serializer({"id": 2, "price": 0.0})[5:6] == b"\x04"
+    assert server.asked == ["POST /subjects/orders-value/versions"]
+
+
+def test_what_is_written_is_read_with_a_class_of_ones_own(registry: SchemaRegistry) -> None:
+    serializer = AvroSerializer[Order](registry, "orders-value", json.dumps(ORDER), to_dict=asdict)
+    deserializer = AvroDeserializer(registry, from_dict=lambda read: Order(**read))
+    assert deserializer(serializer(Order(7, 1.5))) == Order(7, 1.5)
+    assert deserializer(None) is None
+
+
+def test_each_schema_is_asked_for_once(server: RegistryServer, registry: SchemaRegistry) -> None:
+    written = [
+        AvroSerializer[Any](registry, "o", schema)({"id": 1, "price": 2.0}) for schema in (ORDER, ORDER_WITH_NOTE)
+    ]
+    reader = AvroDeserializer(SchemaRegistry(server.url))
+    server.asked.clear()
+    read = [reader(data) for data in written * 3]
+    assert read[:2] == [{"id": 1, "price": 2.0}, {"id": 1, "price": 2.0, "note": "none"}]
+    assert server.asked == ["GET /schemas/ids/1", "GET /schemas/ids/2"]
+
+
+def test_a_reader_resolves_what_was_written_into_its_own_schema(registry: SchemaRegistry) -> None:
+    old = AvroSerializer[Any](registry, "o", ORDER)({"id": 1, "price": 2.0})
+    new = AvroSerializer[Any](registry, "o", ORDER_WITH_NOTE)({"id": 1, "price": 2.0, "note": "x"})
+    assert AvroDeserializer(registry, ORDER_WITH_NOTE)(old) == {"id": 1, "price": 2.0, "note": "none"}
+    assert AvroDeserializer(registry, ORDER)(new) == {"id": 1, "price": 2.0}
+
+
+def test_the_latest_schema_of_a_subject_serves_who_has_none(server: RegistryServer, registry: SchemaRegistry) -> None:
+    for schema in (ORDER, ORDER_WITH_NOTE):
+        server.register("orders-value", {"schema": json.dumps(schema)})
+    written = AvroSerializer[Any](registry, "orders-value")({"id": 1, "price": 2.0, "note": "x"})
+    assert written[:5] == b"\x00\x00\x00\x00\x02"
+    with pytest.raises(SchemaRegistryError, match=r"Subject 'nobody' not found. \(HTTP 404\)") as missing:
+        AvroSerializer[Any](registry, "nobody")
+    assert (missing.value.status, missing.value.error_code) == (404, 40401)
+
+
+def test_who_may_not_register_looks_up(server: RegistryServer, registry: SchemaRegistry) -> None:
+    serializer = AvroSerializer[Any](registry, "o", ORDER, auto_register=False)
+    with pytest.raises(SchemaRegistryError, match="Schema not found"):
+        serializer({"id": 1, "price": 2.0})
+    server.register("o", {"schema": json.dumps(ORDER)})
+    assert serializer({"id": 1, "price": 2.0})[:5] == b"\x00\x00\x00\x00\x01"
+    assert server.asked == ["POST /subjects/o"] * 2
+
+
+def test_schemas_use_others(server: RegistryServer, registry: SchemaRegistry) -> None:
+    price = {"type": "record", "name": "Price", "fields": [{"name": "cents", "type": "int"}]}
+    server.register("price", {"schema": json.dumps(price)})
+    priced = {"type": "record", "name": "Priced", "fields": [{"name": "price", "type": "Price"}]}
+    references = [{"name": "Price", "subject": "price", "version": 1}]
+    server.register("priced", {"schema": json.dumps(priced), "references": references})
+    written = AvroSerializer[Any](registry, "priced")({"price": {"cents": 150}})
+    assert AvroDeserializer(registry)(written) == {"price": {"cents": 150}}
+    price_json = {"type": "object", "required": ["cents"]}
+    server.register("price-json", {"schema": json.dumps(price_json), "schemaType": "JSON"})
+    priced_json = {"type": "object", "properties": {"price": {"$ref": "price.json"}}}
+    references = [{"name": "price.json", "subject": "price-json", "version": 1}]
+    server.register("p", {"schema": json.dumps(priced_json), "schemaType": "JSON", "references": references})
+    as_json = JsonSchemaSerializer[Any](registry, "p")
+    assert JsonSchemaDeserializer(registry)(as_json({"price": {"cents": 150}})) == {"price": {"cents": 150}}
+    with pytest.raises(SchemaError, match=r"does not fit its schema at \$.price: 'cents' is a required property"):
+        as_json({"price": {}})
+
+
+def test_a_bare_primitive_is_a_schema(registry: SchemaRegistry) -> None:
+    assert AvroDeserializer(registry)(AvroSerializer[str](registry, "key", "string")("ä")) == "ä"
+    assert AvroDeserializer(registry)(AvroSerializer[str](registry, "key", '"string"')("ä")) == "ä"
+
+
+def test_json_is_written_compactly_and_checked_on_both_sides(server: RegistryServer, registry: SchemaRegistry) -> None:
+    serializer = JsonSchemaSerializer[Order](registry, "o", ORDER_AS_JSON, to_dict=asdict)
+    written = serializer(Order(7, 1.5))
+    assert written == b'\x00\x00\x00\x00\x01{"id":7,"price":1.5}'
+    reader = JsonSchemaDeserializer(registry, from_dict=lambda read: Order(**read))
+    assert reader(written) == Order(7, 1.5)
+    assert reader(None) is None
+    with pytest.raises(SchemaError, match=r"a value of 'o' does not fit its schema at \$.id: 'x' is not of type"):
+        serializer(Order("x", 1.0))  # type: ignore[arg-type]
+    with pytest.raises(SchemaError, match=r"bytes that name schema 1 does not fit|does not fit its schema at \$"):
+        reader(b'\x00\x00\x00\x00\x01{"price":1.5}')
+    with pytest.raises(SchemaError, match="cannot be written as JSON"):
+        JsonSchemaSerializer[Any](registry, "any", {})({"at": float("nan")})
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b'{"id":1}', "these 8 bytes name no schema: they begin with 7b 22 69 64 22"),
+        (b"\x00\x00\x01", "these 3 bytes name no schema"),
+        (b"", "these 0 bytes name no schema: they begin with nothing"),
+        (b"\x00\x00\x00\x00\x01\x02\x00", "bytes that name schema 1 cannot be read: EOFError"),
+        (b"\x00\x00\x00\x00\x01\x02" + b"\x00" * 9, "bytes that name schema 1 go on for 1 bytes behind the value"),
+        (b"\x00\x00\x00\x00\x02\x02", "schema 2 is of kind JSON, not AVRO: it takes another deserializer"),
+    ],
+)
+def test_bytes_that_are_not_what_they_should_be(
+    server: RegistryServer, registry: SchemaRegistry, data: bytes, told: str
+) -> None:
+    server.register("o", {"schema": json.dumps(ORDER)})
+    server.register("j", {"schema": json.dumps(ORDER_AS_JSON), "schemaType": "JSON"})
+    with pytest.raises(SchemaError, match=told):
+        AvroDeserializer(registry)(data)
+
+
+def test_a_schema_that_nobody_knows_is_named(registry: SchemaRegistry) -> None:
+    with pytest.raises(SchemaRegistryError, match=r"/schemas/ids/77: Schema not found \(HTTP 404\)"):
+        AvroDeserializer(registry)(b"\x00\x00\x00\x00\x4d\x02")
+
+
+def test_a_value_that_does_not_fit_is_refused(registry: SchemaRegistry) -> None:
+    serializer = AvroSerializer[Any](registry, "o", ORDER)
+    for wrong in ({"id": "x", "price": 1.0}, {"id": 1}, 5, None, {"id": 2**70, "price": 1.0}):
+        with pytest.raises(SchemaError, match="a value of 'o' does not fit its schema: "):
+            serializer(wrong)
+
+
+@pytest.mark.parametrize("text", ['{"type": "recor"}', "{", "nothing"])
+def test_what_is_no_avro_schema_is_refused_at_once(registry: SchemaRegistry, text: str) -> None:
+    with pytest.raises(ConfigError, match="is no Avro schema: "):
+        AvroSerializer[Any](registry, "o", text)
+
+
+@pytest.mark.parametrize("text", ['{"type": "recor"}', "{", "5"])
+def test_what_is_no_json_schema_is_refused_at_once(registry: SchemaRegistry, text: str) -> None:
+    with pytest.raises(ConfigError, match="is no JSON Schema: "):
+        JsonSchemaSerializer[Any](registry, "o", text)
+
+
+def test_a_schema_of_another_kind_is_refused(server: RegistryServer, registry: SchemaRegistry) -> None:
+    server.register("j", {"schema": "{}", "schemaType": "JSON"})
+    with pytest.raises(ConfigError, match="the latest schema of 'j' is of kind JSON, not AVRO"):
+        AvroSerializer[Any](registry, "j")
+
+
+def test_the_next_registry_is_asked_where_one_is_silent_or_broken(server: RegistryServer) -> None:
+    with schema_registry() as broken:
+        broken.refuses = (500, b"<html>")
+        registry = SchemaRegistry(["http://127.0.0.1:1", broken.url, server.url + "/"], auth=("ada", "secret"))
+        assert registry.register("o", RegisteredSchema('"string"', "AVRO")) == 1
+        assert server.headers_of["Authorization"] == "Basic YWRhOnNlY3JldA=="
+        server.refuses = (503, b"")
+        with pytest.raises(
+            SchemaRegistryError, match=r"no schema registry answered: .*127.0.0.1:1: .*HTTP 500.*HTTP 503"
+        ):
+            registry.schema(5)
+    assert "secret" not in repr(registry)
+
+
+def test_answers_that_are_none(server: RegistryServer, registry: SchemaRegistry) -> None:
+    for body, told in (
+        (b"<html>", "is not JSON"),
+        (b"[]", "where a schema was expected"),
+        (b"{}", "where a schema was"),
+    ):
+        server.refuses = (200, body)
+        with pytest.raises(SchemaRegistryError, match=told):
+            registry.schema(1)
+    server.refuses = (200, b"{}")
+    with pytest.raises(SchemaRegistryError, match="has no 'id'"):
+        registry.register("o", RegisteredSchema('"string"', "AVRO"))
+    with pytest.raises(SchemaRegistryError, match="a list of subjects"):
+        registry.subjects()
+
+
+def test_subjects_are_listed_whatever_their_names(server: RegistryServer, registry: SchemaRegistry) -> None:
+    registry.register("a/b c", RegisteredSchema('"string"', "AVRO"))
+    assert registry.subjects() == ["a/b c"]
+    assert registry.version("a/b c")[0] == 1
+    assert registry.look_up("a/b c", RegisteredSchema('"string"', "AVRO")) == 1
+
+
+@pytest.mark.parametrize("urls", ["127.0.0.1:8081", "", "ftp://host", "http://", "http://host:port", []])
+def test_what_is_no_url_is_refused(urls: Any) -> None:
+    with pytest.raises(ConfigError, match="SchemaRegistry: "):
+        SchemaRegistry(urls)
