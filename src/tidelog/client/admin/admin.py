@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Unpack
+from typing import Literal, Unpack
 
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import TopicPartition
@@ -266,6 +266,17 @@ class Admin(TransactionAdmin):
         """
         return self._thread.run(self._async.describe_configs(resources, include_documentation=include_documentation))
 
+    def list_config_resources(self, types: Iterable[Literal["topic", "broker", "group"]] = ()) -> list[ConfigResource]:
+        """Everything that has a configuration of its own, sorted; brokers are there in any case (KIP-1142).
+
+        Args:
+            types: of one of these types; by default all.
+
+        Raises:
+            UnsupportedVersionError: the broker is older than 4.1.
+        """
+        return self._thread.run(self._async.list_config_resources(types))
+
     def create_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
         """Give topics more partitions, each topic on its own.
 
@@ -353,6 +364,23 @@ class Admin(TransactionAdmin):
                 deleted all the same.
         """
         self._thread.run(self._async.delete_groups(group_ids))
+
+    def remove_group_members(
+        self, group_id: str, instance_ids: Iterable[str] | None = None, *, reason: str = "removed by an administrator"
+    ) -> None:
+        """Put members of a group out of it, which then goes on without them.
+
+        Kafka: `Admin.removeMembersFromConsumerGroup` (KIP-345).
+
+        Args:
+            group_id: the group.
+            instance_ids: of static members, which stay members while they are away; None for all members there are.
+            reason: for the coordinator's log.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, or UNKNOWN_MEMBER_ID for one who is no member; the others are out.
+        """
+        self._thread.run(self._async.remove_group_members(group_id, instance_ids, reason=reason))
 
     def list_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None

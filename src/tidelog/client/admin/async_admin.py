@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TypeVar, Unpack
+from typing import Literal, TypeVar, Unpack
 
 from tidelog.base.errors import Code, KafkaError, UnsupportedVersionError
 from tidelog.base.ids import LeaderEpoch, TopicPartition
@@ -279,6 +279,19 @@ class AsyncAdmin(AsyncReplicaAdmin, AsyncTransactionAdmin):
         """
         return await self._configs().describe_configs(resources, include_documentation=include_documentation)
 
+    async def list_config_resources(
+        self, types: Iterable[Literal["topic", "broker", "group"]] = ()
+    ) -> list[ConfigResource]:
+        """Everything that has a configuration of its own, sorted; brokers are there in any case (KIP-1142).
+
+        Args:
+            types: of one of these types; by default all.
+
+        Raises:
+            UnsupportedVersionError: the broker is older than 4.1.
+        """
+        return await self._configs().list_config_resources(types)
+
     async def create_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
         """Give topics more partitions, each topic on its own.
 
@@ -403,6 +416,23 @@ class AsyncAdmin(AsyncReplicaAdmin, AsyncTransactionAdmin):
                 deleted all the same.
         """
         await self._groups().delete_groups(group_ids)
+
+    async def remove_group_members(
+        self, group_id: str, instance_ids: Iterable[str] | None = None, *, reason: str = "removed by an administrator"
+    ) -> None:
+        """Put members of a group out of it, which then goes on without them.
+
+        Kafka: `Admin.removeMembersFromConsumerGroup` (KIP-345).
+
+        Args:
+            group_id: the group.
+            instance_ids: of static members, which stay members while they are away; None for all members there are.
+            reason: for the coordinator's log.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, or UNKNOWN_MEMBER_ID for one who is no member; the others are out.
+        """
+        await self._groups().remove_members(group_id, instance_ids, reason)
 
     async def list_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None

@@ -71,6 +71,16 @@ class AsyncTransactionAdmin:
         """
         return await self._transactions().describe_producers(partitions)
 
+    async def fence_producers(self, transactional_ids: Iterable[str]) -> None:
+        """Fence whoever writes with these transactional ids, and abort the transactions that they have open.
+
+        Kafka: `Admin.fenceProducers`.
+
+        Raises:
+            KafkaError: one was refused; says why. The others are fenced all the same.
+        """
+        await self._transactions().fence_producers(transactional_ids)
+
     async def find_hanging_transactions(
         self, partitions: Iterable[TopicPartition] | None = None, *, idle_ms_min: int | None = IDLE_MS_MIN
     ) -> list[HangingTransaction]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.client.admin.admin_messages import config_entry
@@ -28,10 +28,20 @@ from tidelog.wire.messages.api_44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from tidelog.wire.messages.api_74_list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 
 R = TypeVar("R")
 
-_RESOURCE_TYPES = {"topic": RESOURCE_TOPIC, "broker": RESOURCE_BROKER, "group": RESOURCE_GROUP}
+_FIRST_OF_ALL_KINDS = 1
+"""ListConfigResources before that lists the subscriptions of client metrics alone."""
+_RESOURCE_TYPES: dict[str, int] = {"topic": RESOURCE_TOPIC, "broker": RESOURCE_BROKER, "group": RESOURCE_GROUP}
+
+_NAMES_OF_TYPES: dict[int, Literal["topic", "broker", "group"]] = {
+    RESOURCE_TOPIC: "topic", RESOURCE_BROKER: "broker", RESOURCE_GROUP: "group",
+}  # fmt: skip
 
 
 class ConfigAdministration:
@@ -83,6 +93,24 @@ class ConfigAdministration:
             return found
 
         return await self._cluster.retrying("describe configurations", request_all)
+
+    async def list_config_resources(self, types: Iterable[str]) -> list[ConfigResource]:
+        wanted = [_RESOURCE_TYPES[kind] for kind in types or _RESOURCE_TYPES]
+        request = ListConfigResourcesRequest(resource_types=wanted)
+
+        async def send_request() -> list[ConfigResource]:
+            connection = await self._cluster.any_broker()
+            response = await connection.request(
+                request,
+                ListConfigResourcesResponse,
+                timeout_ms=self._request_timeout_ms,
+                min_version=_FIRST_OF_ALL_KINDS,
+            )
+            raise_first([refused(response.error_code, "configurations", None)])
+            rows = [(_NAMES_OF_TYPES.get(row.resource_type), row.resource_name) for row in response.config_resources]
+            return sorted(ConfigResource(kind, name) for kind, name in rows if kind is not None)
+
+        return await self._cluster.retrying("list configurations", send_request)
 
     async def alter_configs(
         self, changes: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool

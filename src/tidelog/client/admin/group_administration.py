@@ -28,6 +28,7 @@ from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitResponse
 from tidelog.wire.messages.api_09_offset_fetch import OffsetFetchResponse
 from tidelog.wire.messages.api_10_find_coordinator import KEY_TYPE_GROUP
+from tidelog.wire.messages.api_13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from tidelog.wire.messages.api_15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from tidelog.wire.messages.api_16_list_groups import ListGroupsRequest, ListGroupsResponse
 from tidelog.wire.messages.api_42_delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -47,6 +48,8 @@ from tidelog.wire.messages.consumer_protocol import PROTOCOL_TYPE, assigned_part
 R = TypeVar("R")
 A = TypeVar("A")
 
+_FIRST_WITH_MEMBERS = 3
+"""LeaveGroup before that is for a member itself."""
 _STATE_OF_NO_GROUP = "Dead"
 """How DescribeGroups before version 6 says that there is no such group."""
 
@@ -136,6 +139,32 @@ class GroupAdministration:
 
         raise_first(await asyncio.gather(*map(delete, dict.fromkeys(group_ids))))
 
+    async def remove_members(self, group_id: str, instance_ids: Iterable[str] | None, reason: str) -> None:
+        if instance_ids is None:
+            found = await self.describe_groups([group_id])
+            leaving = [
+                MemberIdentity(member_id=one.member_id, group_instance_id=one.group_instance_id, reason=reason)
+                for one in found[group_id].members
+            ]
+        else:
+            leaving = [
+                MemberIdentity(member_id="", group_instance_id=instance_id, reason=reason)
+                for instance_id in dict.fromkeys(instance_ids)
+            ]
+
+        async def send_request(_: BrokerId, connection: Connection) -> None:
+            request = LeaveGroupRequest(group_id=group_id, members=leaving)
+            response = await self._request(connection, request, LeaveGroupResponse, min_version=_FIRST_WITH_MEMBERS)
+            raise_first([refused(response.error_code, f"group {group_id!r}", None)])
+            raise_first(
+                refused(row.error_code, f"member {row.group_instance_id or row.member_id!r} of {group_id!r}", None)
+                for row in response.members
+                if instance_ids is not None or row.error_code != Code.UNKNOWN_MEMBER_ID  # it left by itself meanwhile
+            )
+
+        if leaving:
+            await self._at_coordinator("remove members of a group", group_id, send_request)
+
     async def list_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, CommittedOffset]:
@@ -189,9 +218,17 @@ class GroupAdministration:
         return await self._coordinators.request(what, group_id, send_request)
 
     async def _request(
-        self, connection: Connection, request: object, response: type[R], *, version: int | None = None
+        self,
+        connection: Connection,
+        request: object,
+        response: type[R],
+        *,
+        version: int | None = None,
+        min_version: int = 0,
     ) -> R:
-        return await connection.request(request, response, timeout_ms=self._request_timeout_ms, version=version)
+        return await connection.request(
+            request, response, timeout_ms=self._request_timeout_ms, version=version, min_version=min_version
+        )
 
 
 def _member_in_the_way(error: KafkaError | None, group_id: str) -> KafkaError | None:

@@ -66,6 +66,16 @@ class TransactionAdmin:
         """
         return self._thread.run(self._async.describe_producers(partitions))
 
+    def fence_producers(self, transactional_ids: Iterable[str]) -> None:
+        """Fence whoever writes with these transactional ids, and abort the transactions that they have open.
+
+        Kafka: `Admin.fenceProducers`.
+
+        Raises:
+            KafkaError: one was refused; says why. The others are fenced all the same.
+        """
+        self._thread.run(self._async.fence_producers(transactional_ids))
+
     def find_hanging_transactions(
         self, partitions: Iterable[TopicPartition] | None = None, *, idle_ms_min: int | None = IDLE_MS_MIN
     ) -> list[HangingTransaction]:

@@ -22,6 +22,7 @@ from tidelog.client.leader_requests import Answers, Leaders, refusal_of
 from tidelog.client.refusals import raise_first, refused
 from tidelog.net.connection import Connection
 from tidelog.wire.messages.api_10_find_coordinator import KEY_TYPE_TRANSACTION
+from tidelog.wire.messages.api_22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.wire.messages.api_27_write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -130,6 +131,23 @@ class TransactionAdministration:
             return _described(row, coordinator)
 
         return await self._coordinators.request("describe transactions", transactional_id, send_request)
+
+    async def fence_producers(self, transactional_ids: Iterable[str]) -> None:
+        async def fence(transactional_id: str) -> KafkaError | None:
+            async def send_request(_: BrokerId, connection: Connection) -> None:
+                request = InitProducerIdRequest(
+                    transactional_id=transactional_id, transaction_timeout_ms=self._request_timeout_ms
+                )
+                response = await self._request(connection, request, InitProducerIdResponse)
+                raise_first([refused(response.error_code, f"transactional id {transactional_id!r}", None)])
+
+            try:
+                await self._coordinators.request("fence producers", transactional_id, send_request)
+            except KafkaError as error:
+                return error
+            return None
+
+        raise_first(await asyncio.gather(*map(fence, dict.fromkeys(transactional_ids))))
 
     # Leaders of partitions.
 
