@@ -68,6 +68,10 @@ class ConfigError(TidelogError):
     """A setting that is unknown, unsupported or out of range. Names the key and what is allowed."""
 
 
+class ConsistencyContextError(TidelogError, ValueError):
+    """Values, bytes or JSON that are no consistency context (KIP-1243). Says what is wrong with them."""
+
+
 class MissingExtraError(TidelogError, ImportError):
     """An optional part is not installed. Names the `pip install` that brings it."""
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 from tidelog.base.errors import ConfigError, MalformedBatchError, TidelogError, TimedOutError, WakeupError
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, Position, TopicPartition
 from tidelog.client.cluster import Cluster, World, real_world
-from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.handing import Delivered, Handing
 from tidelog.client.core.needs import EARLIEST, LATEST, LookUp
 from tidelog.client.core.positions import PositionStatus
@@ -94,13 +93,12 @@ class AsyncConsumer(Generic[K, V]):
         config: ConsumerConfig,
         *,
         world: World | None = None,
-        consistency: ConsistencyContextStore | None = None,
         deserializers: Deserializers = RAW,
     ) -> None:
         world = world or real_world()
         self._config = config
         self._clock = world.clock
-        self._cluster = Cluster(parse_bootstrap(bootstrap_servers), config, world, consistency=consistency)
+        self._cluster = Cluster(parse_bootstrap(bootstrap_servers), config, world)
         self._isolation_level = IsolationLevel(config.isolation_level)
         policy, ago_ms = reset_policy(config)
         self._subscription = Subscription(
@@ -239,6 +237,7 @@ class AsyncConsumer(Generic[K, V]):
         self._settle()
         wanted = [TopicPartition(*partition) for partition in partitions]
         topics = {partition.topic for partition in wanted}
+        self._cluster.forget_refusals(topics)
         self._cluster.want(topics, create=self._config.allow_auto_create_topics)
         is_awaiting = self._group is not None or place is not None
         self._subscription.assign(wanted, self._cluster.metadata, self._clock.now_ms(), is_awaiting=is_awaiting)

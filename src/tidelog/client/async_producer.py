@@ -12,7 +12,6 @@ from tidelog.base.errors import ClientClosedError, ConfigError, TidelogError, Ti
 from tidelog.base.ids import Position, TopicPartition
 from tidelog.client.async_transaction import AsyncResumedTransaction, AsyncTransaction
 from tidelog.client.cluster import Cluster, World, real_world
-from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.encoding import split_rows
 from tidelog.client.core.group_metadata import GroupMetadata
 from tidelog.client.core.route import Route
@@ -79,7 +78,6 @@ class AsyncProducer(Generic[K, V]):
         config: ProducerConfig,
         *,
         world: World | None = None,
-        consistency: ConsistencyContextStore | None = None,
         serializers: Serializers | None = None,
         call_soon: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
@@ -87,7 +85,7 @@ class AsyncProducer(Generic[K, V]):
         self._is_closed = False
         self._serializers = serializers
         world = world or real_world()
-        cluster = Cluster(parse_bootstrap(bootstrap_servers), config, world, consistency=consistency)
+        cluster = Cluster(parse_bootstrap(bootstrap_servers), config, world)
         self._clock = world.clock
         self._cluster = cluster
         self._sender_task = sender = SenderTask(
@@ -158,7 +156,7 @@ class AsyncProducer(Generic[K, V]):
                 as_headers(headers) if headers else (),
             )
             while (future := self._appender.append(*arguments)) is None:
-                await self._sender_task.until_ready(topic)
+                await self._sender_task.until_ready(topic, partition)
         except BaseException as error:
             self._sender_task.on_send_raised(error)
             raise
@@ -197,7 +195,7 @@ class AsyncProducer(Generic[K, V]):
             for target, rows in by_key:
                 for piece in split_rows(columns, self._config.batch_size, rows):
                     while (batch := self._appender.append_rows(topic, target, piece)) is None:
-                        await self._sender_task.until_ready(topic)
+                        await self._sender_task.until_ready(topic, target)
                     batches.append(batch)
         return ColumnsFuture(tuple(batches))
 

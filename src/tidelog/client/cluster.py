@@ -3,6 +3,10 @@
 Belongs to one event loop. Metadata is asked for when somebody misses something, at most once at a time and with
 back-off in between, and in any case when it has become old. A broker may be cut off from the others and not know it:
 who has nothing new to say when something is missing, or says nothing at all, is asked again only after the others.
+
+With a consistency context (KIP-1243) no answer is older than what the clients that share it had seen when it was asked
+for. Answers of several brokers may overtake each other: one that reflects less than what the cache holds by then is not
+taken over, but asked for again.
 """
 
 from __future__ import annotations
@@ -12,12 +16,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
 
 from tidelog.base.errors import ClientClosedError, Code, KafkaError, NetworkError, TidelogError, TimedOutError, refusal
 from tidelog.base.ids import BrokerId, TopicId, TopicPartition
 from tidelog.base.ports import Clock, Network, Rng
-from tidelog.client.consistency import ConsistencyContextStore
+from tidelog.client.consistency import foreign_cluster
 from tidelog.client.core.metadata_cache import MetadataCache, MetadataChanges
 from tidelog.client.core.values import code_of
 from tidelog.client.options import CommonConfig
@@ -25,6 +30,7 @@ from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import Connection, ConnectionSettings
 from tidelog.net.pool import CONTROL_REQUESTS, ConnectionPool
+from tidelog.wire import ConsistencyState
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 R = TypeVar("R")
@@ -59,6 +65,18 @@ def real_world() -> World:
     return World(RealNetwork(), SystemClock(), SystemRng())
 
 
+class Answer(NamedTuple, Generic[R]):
+    """What a broker said.
+
+    Attributes:
+        token: the last offset of the metadata log that it reflects; None where the broker does not say.
+    """
+
+    connection: Connection
+    response: R
+    token: int | None
+
+
 class Cluster:
     """See the module.
 
@@ -66,7 +84,6 @@ class Cluster:
         bootstrap: where to start; one that answers is enough.
         config: the client's.
         world: network, clock, randomness.
-        consistency: shared with other clients, or None: metadata may go back in time between brokers.
     """
 
     def __init__(
@@ -74,8 +91,6 @@ class Cluster:
         bootstrap: tuple[Address, ...],
         config: CommonConfig,
         world: World,
-        *,
-        consistency: ConsistencyContextStore | None = None,
     ) -> None:
         self.metadata = MetadataCache()
         self.backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, world.rng)
@@ -83,16 +98,20 @@ class Cluster:
             client_id=config.client_id,
             connect_timeout_ms=config.socket_connection_setup_timeout_ms,
             response_size_bytes_max=config.receive_message_max_bytes,
-            consistency=consistency,
+            consistency=config.consistency_context_store,
         )
         reconnect = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, world.rng)
         self.pool = ConnectionPool(world.network, settings, reconnect)
         self.last_error: TidelogError | None = None
+        self.fatal: KafkaError | None = None
+        """The brokers are of another cluster than the consistency context: this client will never be answered."""
         self._bootstrap = bootstrap
         self._config = config
         self._world = world
         self._wanted: set[str] = set()
         self._to_create: set[str] = set()
+        self._store = config.consistency_context_store
+        self._reflects: int | None = None  # the token of the newest answer that the cache holds
         self._stale = asyncio.Event()
         self._refreshed: asyncio.Future[None] | None = None
         self._listeners: list[Callable[[MetadataChanges], None]] = []
@@ -104,6 +123,46 @@ class Cluster:
         self._in_vain: set[Address] = set()  # who gave them when something was missing, or gave none
         self._changed = asyncio.Event()
         self._closed = False
+
+    # What was seen (KIP-1243).
+    @property
+    def has_store(self) -> bool:
+        """Whether metadata may not go back in time."""
+        return self._store is not None
+
+    @property
+    def seen(self) -> int | None:
+        """The latest token that this client, or one that it shares its store with, has seen; None if none yet."""
+        return None if self._store is None else self._store.read().token
+
+    def see(self, connection: Connection, offset: int, seen: int | None) -> None:
+        """An answer without a token says by itself which offset of the metadata log it reflects.
+
+        Args:
+            offset: -1 if the broker has no metadata yet.
+            seen: what was when the request was sent.
+
+        Raises:
+            KafkaError: STALE_METADATA: the answer is older.
+        """
+        if self._store is None or seen is None:
+            return
+        if offset < seen:
+            self._last_requested = connection.address
+            what = f"the metadata of {connection.address} is of offset {offset}, and offset {seen} was seen"
+            raise refusal(Code.STALE_METADATA, what)
+        self._store.on_state(ConsistencyState(self._store.read().cluster_id, offset))
+
+    async def caught_up(self, connection: Connection) -> None:
+        """Return when a broker has the metadata that was seen, before a request whose header has no room for a token.
+
+        Raises:
+            NetworkError, KafkaError: as `fetch_metadata`.
+        """
+        if self.seen is not None:
+            request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+            timeout_ms = self._config.request_timeout_ms
+            self._check_metadata(connection, await connection.request(request, MetadataResponse, timeout_ms=timeout_ms))
 
     # Connections.
     async def broker(self, broker_id: BrokerId, request_class: str = CONTROL_REQUESTS) -> Connection:
@@ -131,10 +190,20 @@ class Cluster:
         Raises:
             NetworkError: none can be reached; names all addresses, and the last reason.
             UnsupportedVersionError: what answers is too old, or too new.
+            KafkaError: INCONSISTENT_CLUSTER_ID: it is of another cluster than the consistency context.
         """
+        return await self._verified(await self._some_broker())
+
+    async def _some_broker(self) -> Connection:
         self._check_open()
         connection = await self._any_broker()
         self._last_requested = connection.address
+        return connection
+
+    async def _verified(self, connection: Connection) -> Connection:
+        """A broker that may be of another cluster is asked for its metadata first: few other answers can say so."""
+        if self.metadata.cluster_id is None and self._store is not None and not self._store.read().is_unknown:
+            await self._fetch_metadata([], connection, create=False)
         return connection
 
     async def _any_broker(self) -> Connection:
@@ -175,6 +244,7 @@ class Cluster:
         if controller_id is not None and controller_id in self.metadata.brokers:
             try:
                 self._passed_on = await self.pool.connection(controller_id)
+                self._last_requested = self._passed_on.address
                 return self._passed_on
             except NetworkError as error:
                 logger.debug("the controller cannot be reached: %s", error)
@@ -216,6 +286,11 @@ class Cluster:
             self._wanted |= requested
             self.refresh_soon()
 
+    def forget_refusals(self, topics: Iterable[str]) -> None:
+        """The caller names these topics anew: what was refused before may be granted by now, so ask again."""
+        if self.metadata.forget_refusals(topics):
+            self.refresh_soon()
+
     def on_changes(self, listener: Callable[[MetadataChanges], None]) -> None:
         """Have `listener` called after every answer, with what it changed, which may be nothing."""
         self._listeners.append(listener)
@@ -223,12 +298,15 @@ class Cluster:
     def refresh_soon(self) -> None:
         """Metadata looks stale: ask for it in the background, as soon as back-off allows."""
         self._stale.set()
-        if self._keeper is None and not self._closed:
+        if self._keeper is None and not self._closed and self.fatal is None:
             self._keeper = asyncio.get_running_loop().create_task(self._keep_fresh())
             self._keeper.add_done_callback(self._on_keeper_done)
 
     async def refreshed(self) -> None:
-        """Ask for metadata, and return when the next answer is there, or the next failure in `last_error`."""
+        """Ask for metadata, and return when the answer is there, or the failure in `last_error`.
+
+        A request that is under way does not count: the caller may have seen something since it was sent.
+        """
         self._check_open()
         if self._refreshed is None:
             self._refreshed = asyncio.get_running_loop().create_future()
@@ -245,7 +323,7 @@ class Cluster:
         Raises:
             NetworkError, KafkaError: worth a retry if `is_retriable` says so.
         """
-        return await self._fetch_metadata(topics, await self.any_broker(), create=create)
+        return await self._fetch_metadata(topics, await self._some_broker(), create=create)
 
     async def fetch_topic_names(self, topic_ids: Iterable[TopicId]) -> list[str]:
         """Ask any broker once for the names of topics. Those that it does not know are left out.
@@ -262,6 +340,7 @@ class Cluster:
         response = await connection.request(
             request, MetadataResponse, timeout_ms=self._config.request_timeout_ms, min_version=_FIRST_BY_ID
         )
+        self._check_metadata(connection, response)
         return [topic.name for topic in response.topics if topic.name is not None and not topic.error_code]
 
     async def _fetch_metadata(
@@ -272,12 +351,21 @@ class Cluster:
             topics=None if requested is None else [MetadataRequestTopic(name=name) for name in requested],
             allow_auto_topic_creation=create,
         )
-        connection, response = await self._first_answer(request, MetadataResponse, informant, min_version=4)
-        self._last_requested = connection.address
-        if response.error_code:
-            raise refusal(code_of(response.error_code), f"{connection.address} refused Metadata")
-        if requested and all(code_of(topic.error_code) is Code.STALE_METADATA for topic in response.topics):
-            raise refusal(Code.STALE_METADATA, f"the metadata of {connection.address} is older than the token")
+        while True:
+            try:
+                answer = await self._first_answer(lambda _: request, MetadataResponse, informant, min_version=4)
+                self._last_requested = answer.connection.address
+                self._check_metadata(answer.connection, answer.response)
+            except KafkaError as error:
+                if error.code is Code.INCONSISTENT_CLUSTER_ID and self.metadata.cluster_id is None:
+                    self.fatal = error
+                raise
+            if answer.token is None or self._reflects is None or answer.token >= self._reflects:
+                break
+            informant = answer.connection  # it was overtaken; the next request bears the newer token
+        response = answer.response
+        if answer.token is not None:
+            self._reflects = answer.token
         changes = self.metadata.on_metadata(response, requested=requested)
         if changes:
             self._unchanged = 0
@@ -288,42 +376,83 @@ class Cluster:
             self._unchanged += 1
         brokers = self.metadata.brokers
         self.pool.set_addresses({id_: Address(broker.host, broker.port) for id_, broker in brokers.items()})
-        for listener in self._listeners:
-            listener(changes)
+        self._tell_all(changes)
         return response
 
-    async def first_answer(self, request: object, response: type[R]) -> tuple[Connection, R]:
+    def _tell_all(self, changes: MetadataChanges) -> None:
+        for listener in self._listeners:
+            listener(changes)
+
+    async def first_answer(
+        self, request: Callable[[Connection], object], response: type[R], *, min_version: int = 0
+    ) -> tuple[Connection, R]:
         """Of the first broker that answers, for what any broker may be asked, and several without harm.
 
         A broker that is cut off from the controller keeps who asks it waiting.
+
+        Args:
+            request: makes what is sent to a broker, which may be older than the next.
+            response: the class of its answer.
+            min_version: what the request needs at least.
 
         Raises:
             TidelogError: what the last of them failed with.
         """
         self._check_open()
-        return await self._first_answer(request, response, await self._informant())
+        informant = await self._verified(await self._informant())
+        connection, found, _ = await self._first_answer(request, response, informant, min_version=min_version)
+        return connection, found
+
+    def on_in_vain(self, connection: Connection) -> None:
+        """A broker could not say what it was asked for: the others are asked first, the next time."""
+        self._in_vain.add(connection.address)
+
+    def _check_metadata(self, connection: Connection, response: MetadataResponse) -> None:
+        """Raises KafkaError: the answer says nothing of the metadata, or is of another cluster's."""
+        known = None if self._store is None else self._store.read()
+        if known is not None and not known.is_unknown and response.cluster_id not in (None, known.cluster_id):
+            error = foreign_cluster(known, response.cluster_id)  # of a broker without tokens
+            raise refusal(error.code, f"{connection.address}: {error}")
+        codes = {code_of(topic.error_code) for topic in response.topics}
+        if response.error_code == Code.STALE_METADATA or codes == {Code.STALE_METADATA}:
+            what = f"the metadata of {connection.address} is older than what was seen elsewhere (STALE_METADATA)"
+            raise refusal(Code.STALE_METADATA, what)
+        if response.error_code:
+            code = code_of(response.error_code)
+            raise refusal(code, f"{connection.address} refused Metadata: {code.meaning} ({code.name})")
 
     async def _first_answer(
-        self, request: object, response: type[R], connection: Connection, *, min_version: int = 0
-    ) -> tuple[Connection, R]:
+        self,
+        request: Callable[[Connection], object],
+        response: type[R],
+        connection: Connection,
+        *,
+        min_version: int = 0,
+    ) -> Answer[R]:
         """Of the first that answers: this one, then one after the other, each beside those that have not answered yet.
 
         Raises:
             TidelogError: what the last of them failed with.
         """
         requested: dict[asyncio.Future[R], Connection] = {}
+        states: dict[Connection, ConsistencyState | None] = {}
         patience_ms = PATIENCE_MS_MIN
         try:
             while True:
                 if connection not in requested.values():
                     future = connection.send(
-                        request, response, timeout_ms=self._config.request_timeout_ms, min_version=min_version
+                        request(connection),
+                        response,
+                        timeout_ms=self._config.request_timeout_ms,
+                        min_version=min_version,
+                        on_state=partial(states.__setitem__, connection),
                     )
                     requested[future] = connection
                 done, _ = await asyncio.wait(requested, timeout=patience_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
                 for future in done:
                     if len(requested) == 1 or future.exception() is None:
-                        return requested[future], future.result()
+                        state = states.get(requested[future])
+                        return Answer(requested[future], future.result(), None if state is None else state.token)
                     del requested[future]
                 self._in_vain.add(connection.address)
                 patience_ms *= 2
@@ -338,7 +467,7 @@ class Cluster:
         if passed_on is not None and passed_on.closed is None and passed_on.address not in self._in_vain:
             return passed_on
         if not self._in_vain:
-            return await self.any_broker()
+            return await self._some_broker()
         open_ones = [one for one in self.pool.open_connections() if one.address not in self._in_vain]
         if open_ones:
             return min(open_ones, key=_in_flight)
@@ -352,14 +481,14 @@ class Cluster:
             except (NetworkError, TimeoutError) as error:
                 logger.debug("broker %s at %s cannot be asked: %s", by_address[address], address, error)
         self._in_vain.clear()
-        return await self.any_broker()
+        return await self._some_broker()
 
     async def _keep_fresh(self) -> None:
         failures = 0
         loop = asyncio.get_running_loop()
         while not self._closed:
             self._stale.clear()
-            before = self._refreshed
+            before, self._refreshed = self._refreshed, None
             requested_at = loop.time()
             try:
                 async with asyncio.timeout(self._config.request_timeout_ms / 1000):
@@ -370,10 +499,12 @@ class Cluster:
             else:
                 failures = 0
                 self.last_error = None
-            if before is not None and not before.done():
-                before.set_result(None)
-                if self._refreshed is before:
-                    self._refreshed = None
+            finally:
+                if before is not None and not before.done():
+                    before.set_result(None)
+            if self.fatal is not None:
+                self._tell_all(MetadataChanges())
+                return
             if failures:
                 await asyncio.sleep(self.backoff.delay_ms(failures) / 1000)
                 continue
@@ -473,6 +604,8 @@ class Cluster:
     def _check_open(self) -> None:
         if self._closed:
             raise ClientClosedError("the client is closed")
+        if self.fatal is not None:
+            raise self.fatal.with_traceback(None)
 
     def _shuffled(self, addresses: Iterable[Address]) -> list[Address]:
         left = list(addresses)

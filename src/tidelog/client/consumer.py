@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 from tidelog.base.ids import PartitionIndex, Position, TopicPartition
 from tidelog.client.async_consumer import AsyncConsumer, check_not_telling
 from tidelog.client.cluster import World
-from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.handing import Handing
 from tidelog.client.core.subscription import Begins
 from tidelog.client.core.values import (
@@ -78,13 +77,12 @@ class Consumer(Generic[K, V]):
         config: ConsumerConfig,
         *,
         world: World | None = None,
-        consistency: ConsistencyContextStore | None = None,
         deserializers: Deserializers = RAW,
     ) -> None:
         self._is_closed = False
         self._teller: int | None = None  # the thread that calls a listener
         self._async: AsyncConsumer[K, V] = AsyncConsumer.__new__(AsyncConsumer)
-        self._async._start(bootstrap_servers, config, world=world, consistency=consistency, deserializers=deserializers)
+        self._async._start(bootstrap_servers, config, world=world, deserializers=deserializers)
         self._thread = LoopThread(f"tidelog-consumer-{config.client_id}")
 
     @property

@@ -9,7 +9,7 @@ from typing import TypeVar
 from tidelog.base.errors import NetworkError, TidelogError
 from tidelog.base.ids import BrokerId
 from tidelog.client.cluster import PATIENCE_MS_MIN, Cluster
-from tidelog.client.refusals import raise_first, refused
+from tidelog.client.refusals import refused
 from tidelog.net.connection import Connection
 from tidelog.net.pool import CONTROL_REQUESTS
 from tidelog.wire import ApiKey
@@ -31,14 +31,12 @@ class Coordinators:
     Args:
         key_type: of FindCoordinator, such as KEY_TYPE_GROUP.
         noun: what a key names, for errors, as in "group".
-        request_timeout_ms: of one request; `cluster` knows how long all attempts may take together.
     """
 
-    def __init__(self, cluster: Cluster, key_type: int, *, noun: str, request_timeout_ms: int) -> None:
+    def __init__(self, cluster: Cluster, key_type: int, *, noun: str) -> None:
         self._cluster = cluster
         self._key_type = key_type
         self._noun = noun
-        self._request_timeout_ms = request_timeout_ms
         self._found: dict[str, BrokerId] = {}
 
     async def request(self, what: str, key: str, send_request: Callable[[BrokerId, Connection], Awaitable[A]]) -> A:
@@ -104,26 +102,21 @@ class Coordinators:
         self._found.pop(key, None)
 
     async def _find(self, key: str) -> BrokerId:
-        connection = await self._cluster.any_broker()
-        what = f"{self._noun} {key!r}"
-        if connection.versions.version(ApiKey.FIND_COORDINATOR) >= _FIRST_WITH_SEVERAL_KEYS:
-            response = await self._ask(
-                connection, FindCoordinatorRequest(coordinator_keys=[key], key_type=self._key_type)
-            )
-            raise_first(refused(row.error_code, what, row.error_message) for row in response.coordinators)
-            found = BrokerId(response.coordinators[0].node_id)
-        else:
-            response = await self._ask(connection, FindCoordinatorRequest(key=key, key_type=self._key_type))
-            raise_first([refused(response.error_code, what, response.error_message)])
-            found = BrokerId(response.node_id)
+        def request(connection: Connection) -> FindCoordinatorRequest:
+            if connection.versions.version(ApiKey.FIND_COORDINATOR) >= _FIRST_WITH_SEVERAL_KEYS:
+                return FindCoordinatorRequest(coordinator_keys=[key], key_type=self._key_type)
+            return FindCoordinatorRequest(key=key, key_type=self._key_type)
+
+        min_version = 0 if self._key_type == KEY_TYPE_GROUP else 1
+        connection, response = await self._cluster.first_answer(
+            request, FindCoordinatorResponse, min_version=min_version
+        )
+        row = response.coordinators[0] if response.coordinators else response
+        error = refused(row.error_code, f"{self._noun} {key!r}", row.error_message)
+        if error is not None:
+            self._cluster.on_in_vain(connection)
+            raise error
+        found = BrokerId(row.node_id)
         if found not in self._cluster.metadata.brokers:
             await self._cluster.fetch_metadata([])
         return found
-
-    async def _ask(self, connection: Connection, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-        return await connection.request(
-            request,
-            FindCoordinatorResponse,
-            timeout_ms=self._request_timeout_ms,
-            min_version=0 if self._key_type == KEY_TYPE_GROUP else 1,
-        )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Unpack
 
+from tidelog.base.errors import ConfigError
 from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.values import K, V
 from tidelog.client.options import (
@@ -50,7 +51,7 @@ class Factory:
         store: ConsistencyContextStore | None = None,
     ) -> None:
         self._bootstrap_servers = bootstrap_servers if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
-        self.store = store or ConsistencyContextStore()
+        self.store = ConsistencyContextStore() if store is None else store
 
     def producer(
         self,
@@ -64,8 +65,8 @@ class Factory:
 
         made: Producer[SentK, SentV] = Producer.__new__(Producer)
         serializers = serializers_of(key_serializer, value_serializer)
-        config = parse_options(ProducerConfig, "Producer", options)
-        made._start(self._bootstrap_servers, config, consistency=self.store, serializers=serializers)
+        config = parse_options(ProducerConfig, "Producer", _sharing(self.store, "Producer", options))
+        made._start(self._bootstrap_servers, config, serializers=serializers)
         return made
 
     def consumer(
@@ -80,8 +81,8 @@ class Factory:
 
         made: Consumer[K, V] = Consumer.__new__(Consumer)
         deserializers = deserializers_of("Consumer", key_deserializer, value_deserializer)
-        config = parse_options(ConsumerConfig, "Consumer", options)
-        made._start(self._bootstrap_servers, config, consistency=self.store, deserializers=deserializers)
+        config = parse_options(ConsumerConfig, "Consumer", _sharing(self.store, "Consumer", options))
+        made._start(self._bootstrap_servers, config, deserializers=deserializers)
         return made
 
     def admin(self, **options: Unpack[AdminOptions]) -> Admin:
@@ -89,8 +90,24 @@ class Factory:
         from tidelog.client.admin.admin import Admin
 
         made = Admin.__new__(Admin)
-        made._start(self._bootstrap_servers, parse_options(AdminConfig, "Admin", options), consistency=self.store)
+        made._start(
+            self._bootstrap_servers, parse_options(AdminConfig, "Admin", _sharing(self.store, "Admin", options))
+        )
         return made
+
+
+def _sharing(store: ConsistencyContextStore, owner: str, options: Mapping[str, object]) -> dict[str, object]:
+    """The options of a factory's client.
+
+    Raises:
+        ConfigError: they name another store.
+    """
+    if options.get("consistency_context_store", store) is not store:
+        raise ConfigError(
+            f"{owner}(consistency_context_store=…): the clients of a Factory share its own store. Make another Factory,"
+            f" or tidelog.{owner} with that store"
+        )
+    return {**options, "consistency_context_store": store}
 
 
 class AsyncFactory:
@@ -110,7 +127,7 @@ class AsyncFactory:
         world: World | None = None,
     ) -> None:
         self._bootstrap_servers = bootstrap_servers if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
-        self.store = store or ConsistencyContextStore()
+        self.store = ConsistencyContextStore() if store is None else store
         self._world = world
 
     def producer(
@@ -125,8 +142,8 @@ class AsyncFactory:
 
         made: AsyncProducer[SentK, SentV] = AsyncProducer.__new__(AsyncProducer)
         serializers = serializers_of(key_serializer, value_serializer)
-        config = parse_options(ProducerConfig, "Producer", options)
-        made._start(self._bootstrap_servers, config, world=self._world, consistency=self.store, serializers=serializers)
+        config = parse_options(ProducerConfig, "Producer", _sharing(self.store, "Producer", options))
+        made._start(self._bootstrap_servers, config, world=self._world, serializers=serializers)
         return made
 
     def consumer(
@@ -141,12 +158,11 @@ class AsyncFactory:
 
         made: AsyncConsumer[K, V] = AsyncConsumer.__new__(AsyncConsumer)
         deserializers = deserializers_of("Consumer", key_deserializer, value_deserializer)
-        config = parse_options(ConsumerConfig, "Consumer", options)
+        config = parse_options(ConsumerConfig, "Consumer", _sharing(self.store, "Consumer", options))
         made._start(
             self._bootstrap_servers,
             config,
             world=self._world,
-            consistency=self.store,
             deserializers=deserializers,
         )
         return made
@@ -158,8 +174,7 @@ class AsyncFactory:
         made = AsyncAdmin.__new__(AsyncAdmin)
         made._start(
             self._bootstrap_servers,
-            parse_options(AdminConfig, "Admin", options),
+            parse_options(AdminConfig, "Admin", _sharing(self.store, "Admin", options)),
             world=self._world,
-            consistency=self.store,
         )
         return made

@@ -115,9 +115,7 @@ class GroupMember:
             if config.group_protocol == "consumer"
             else ClassicMembership(member_config, delay_ms)
         )
-        self._coordinators = Coordinators(
-            cluster, KEY_TYPE_GROUP, noun="group", request_timeout_ms=config.request_timeout_ms
-        )
+        self._coordinators = Coordinators(cluster, KEY_TYPE_GROUP, noun="group")
         self.offsets = GroupOffsets(
             cluster,
             self._coordinators,
@@ -147,6 +145,7 @@ class GroupMember:
         self._missing_since.clear()
         self._polled_ms = self._clock.now_ms()
         if subscription.pattern is None:
+            self._cluster.forget_refusals(subscription.topics)
             self._cluster.want(subscription.topics, create=self._config.allow_auto_create_topics)
             self.membership.subscribe(subscription.topics)
         elif isinstance(self.membership, ConsumerMembership):
@@ -201,6 +200,7 @@ class GroupMember:
         error = self.membership.take_error(self._clock.now_ms()) or error
         if error is not None:
             self._changed.set()
+            self._cluster.refresh_soon()  # what it says of a topic may have changed when the caller asks again
             raise error.with_traceback(None)
 
     def on_poll(self, *, is_begin: bool) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 
 from tidelog.base.errors import ConfigError, RecordsLostError, TidelogError
 from tidelog.base.ids import TopicPartition
+from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.partitioner import ChoosePartition
 from tidelog.client.core.values import RAW, CommittedOffset, Deserializers, PositionReset, ResetPolicy
 
@@ -46,6 +47,7 @@ class CommonOptions(TypedDict, total=False):
     socket_connection_setup_timeout_ms: int
     metadata_max_age_ms: int
     receive_message_max_bytes: int
+    consistency_context_store: ConsistencyContextStore | None
 
 
 class ProducerOptions(CommonOptions, total=False):
@@ -166,6 +168,11 @@ class CommonConfig:
     """Ask for metadata after this time even if nothing calls for it."""
     receive_message_max_bytes: int = _within(256 * 1024 * 1024, 1_000)
     """The largest response accepted."""
+    consistency_context_store: ConsistencyContextStore | None = field(
+        default=None, metadata={"is_a": ConsistencyContextStore}
+    )
+    """Shared with other clients, so that none is shown older metadata than another has seen (KIP-1243). None: metadata
+    may go back in time between brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,6 +353,9 @@ def _check(owner: str, name: str, value: object, annotation: str, limits: Mappin
             raise ConfigError(
                 f"{owner}({name}={value!r}): a whole number from {limits['low']} to {limits['high']} is expected"
             )
+    elif "is_a" in limits:
+        if value is not None and not isinstance(value, limits["is_a"]):
+            raise ConfigError(f"{owner}({name}={value!r}): a {limits['is_a'].__name__} is expected, or None")
     elif annotation == "bool" and not isinstance(value, bool):
         raise ConfigError(f"{owner}({name}={value!r}): True or False is expected")
     elif annotation == "bool | None" and not (value is None or isinstance(value, bool)):

@@ -14,7 +14,6 @@ from tidelog.base.errors import TidelogError
 from tidelog.base.ids import Position, TopicPartition
 from tidelog.client.async_producer import AsyncProducer
 from tidelog.client.cluster import World
-from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.group_metadata import GroupMetadata
 from tidelog.client.core.transaction import PreparedTransaction
 from tidelog.client.core.values import ProducerStatistics, RecordMetadata
@@ -77,13 +76,12 @@ class Producer(Generic[K, V]):
         config: ProducerConfig,
         *,
         world: World | None = None,
-        consistency: ConsistencyContextStore | None = None,
         serializers: Serializers | None = None,
     ) -> None:
         self._is_closed = False
         self._serializers = serializers
         self._async: AsyncProducer[K, V] = AsyncProducer.__new__(AsyncProducer)
-        self._async._start(bootstrap_servers, config, world=world, consistency=consistency, call_soon=self._call_soon)
+        self._async._start(bootstrap_servers, config, world=world, call_soon=self._call_soon)
         self._sender_task = self._async._sender_task
         self._appender = self._sender_task.appender
         self._wall_ms = self._async._clock.wall_ms
@@ -156,7 +154,7 @@ class Producer(Generic[K, V]):
             pairs = as_headers(headers) if headers else ()
             append = self._appender.append
             while (future := append(topic, partition, sent_key, sent, timestamp_ms, pairs)) is None:
-                self._thread.run(self._sender_task.until_ready(topic))
+                self._thread.run(self._sender_task.until_ready(topic, partition))
         except BaseException as error:
             self._sender_task.on_send_raised(error)
             raise

@@ -92,7 +92,7 @@ class RecordAppender:
             Its future; or None if the caller has to wait first, as `until_ready` does.
 
         Raises:
-            KafkaError: the record is too large, or there is no such partition.
+            KafkaError: the record is too large, or its partition is negative.
             TidelogError: the producer is closed, or cannot go on.
         """
         size = RECORD_OVERHEAD_MAX
@@ -114,7 +114,7 @@ class RecordAppender:
             partition = known.partitioner.ask(key)  # not under the lock: it may send something itself
         with self.lock:
             route = self._routes.get(topic) or self._new_route(topic)
-            if route is None or self.is_full:
+            if route is None or self.is_full or (partition is not None and partition >= route.partition_count):
                 return None
             queue = route.queue(partition, key, size)
             batch = queue.open
@@ -141,6 +141,8 @@ class RecordAppender:
         with self.lock:
             route = self._routes.get(topic) or self._new_route(topic)
             if route is None or self.is_full or self.refuses():
+                return None
+            if partition is not None and partition >= route.partition_count:
                 return None
             queue = route.queue(partition, None, len(rows.records))
             batch = self._accumulator.add_rows(queue, rows, self._clock.now_ms(), self.outcomes)

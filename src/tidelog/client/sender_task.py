@@ -22,6 +22,7 @@ from tidelog.base.ids import BrokerId, TopicId, TopicPartition
 from tidelog.client.cluster import PATIENCE_MS_MIN, Cluster, World, is_retriable
 from tidelog.client.core.accumulator import Accumulator, PendingBatch
 from tidelog.client.core.metadata_cache import MetadataChanges
+from tidelog.client.core.partitioner import check_partition
 from tidelog.client.core.produce_messages import (
     LEFT_OUT,
     produce_request,
@@ -115,23 +116,37 @@ class SenderTask:
         cluster.on_changes(self._on_metadata)
 
     # On the loop.
-    async def until_ready(self, topic: str) -> None:
+    async def until_ready(self, topic: str, partition: int | None = None) -> None:
         """Return when a record of `topic` can be taken.
+
+        Args:
+            partition: for which the record is, if the caller chose one. Where metadata shows fewer, it is asked for
+                once more: the partitions may have been added since.
 
         Raises:
             TimedOutError: not within `max_block_ms`; says what was missing.
             TidelogError: never: the producer is closed or cannot go on, or the topic cannot be.
         """
         what = f"topic {topic!r} is not known"
+        is_asked = False
         try:
             async with asyncio.timeout(self._config.max_block_ms / 1000):
+                self._cluster.forget_refusals([topic])
                 self._cluster.want([topic], create=self._config.allow_auto_create_topics)
                 while True:
                     self.appender.check_open()
-                    if topic not in self._cluster.metadata.topics:
+                    view = self._cluster.metadata.topics.get(topic)
+                    if view is None:
                         what = f"topic {topic!r} is not known"
                         await self._cluster.refreshed()
                         self._check_topic(topic)
+                    elif partition is not None and partition >= view.partition_count:
+                        if is_asked:
+                            check_partition(topic, partition, view.partition_count)
+                        what = f"partition {partition} of topic {topic!r} is not known"
+                        await self._cluster.refreshed()
+                        self._check_topic(topic)
+                        is_asked = self._cluster.last_error is None
                     elif self.appender.is_full or self.appender.refuses():
                         what = f"the buffer of {self._config.buffer_memory} bytes (buffer_memory) is full"
                         self.pump()
@@ -455,7 +470,7 @@ class SenderTask:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=self._config.request_timeout_ms)
 
         async def send_request() -> InitProducerIdResponse:
-            connection, answer = await self._cluster.first_answer(request, InitProducerIdResponse)
+            connection, answer = await self._cluster.first_answer(lambda _: request, InitProducerIdResponse)
             if answer.error_code:
                 raise refusal(code_of(answer.error_code), f"{connection.address} refused a producer id")
             return answer

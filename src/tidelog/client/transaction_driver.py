@@ -73,7 +73,7 @@ class TransactionDriver:
         self._lock = lock
         self._on_answer = on_answer
         self._coordinators = {
-            key_type: Coordinators(cluster, key_type, noun=noun, request_timeout_ms=config.request_timeout_ms)
+            key_type: Coordinators(cluster, key_type, noun=noun)
             for key_type, noun in ((KEY_TYPE_GROUP, "group"), (KEY_TYPE_TRANSACTION, "transactional id"))
         }
         self._changed = asyncio.Event()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from tidelog.base.errors import MalformedMessageError, NetworkError, TidelogError, UnsupportedVersionError
+from tidelog.base.errors import KafkaError, MalformedMessageError, NetworkError, TidelogError, UnsupportedVersionError
 from tidelog.base.ports import Buffer, Link, Network
 from tidelog.net.address import Address
 from tidelog.net.receiver import ResponseReceiver
@@ -63,6 +63,7 @@ class _InFlight:
     future: asyncio.Future[Any]
     timeout_ms: int
     deadline: float  # in the loop's time
+    on_state: Callable[[ConsistencyState | None], None] | None = None
 
 
 class Connection:
@@ -98,7 +99,14 @@ class Connection:
         return await self.send(message, response, timeout_ms=timeout_ms, min_version=min_version, version=version)
 
     def send(
-        self, message: object, response: type[R], *, timeout_ms: int, min_version: int = 0, version: int | None = None
+        self,
+        message: object,
+        response: type[R],
+        *,
+        timeout_ms: int,
+        min_version: int = 0,
+        version: int | None = None,
+        on_state: Callable[[ConsistencyState | None], None] | None = None,
     ) -> asyncio.Future[R]:
         """Send a request now, behind those sent before.
 
@@ -108,6 +116,7 @@ class Connection:
             timeout_ms: if there is no answer by then, the connection closes.
             min_version: what the message needs at least.
             version: the very version to use; by default the highest that both sides have.
+            on_state: called with what the header of the answer says (KIP-1243), before the answer is given.
 
         Returns:
             The answer, or `NetworkError`. Cancelling it only makes nobody wait: the request was sent.
@@ -122,7 +131,9 @@ class Connection:
         correlation_id = self._write(api_key, version, message)
         future: asyncio.Future[R] = self._loop.create_future()
         deadline = self._loop.time() + timeout_ms / 1000
-        self._in_flight.append(_InFlight(correlation_id, api_key, version, response, future, timeout_ms, deadline))
+        self._in_flight.append(
+            _InFlight(correlation_id, api_key, version, response, future, timeout_ms, deadline, on_state)
+        )
         if self._timer is None or deadline < self._timer.when():
             self._set_timer(deadline)
         return future
@@ -180,6 +191,8 @@ class Connection:
                 self._on_frame(frame)
         except MalformedMessageError as error:
             self.close(NetworkError(f"{self.address} sent what is no answer: {error}"))
+        except KafkaError as error:  # it is of another cluster
+            self.close(KafkaError(f"{self.address}: {error}", code=error.code))
         except TidelogError as error:
             self.close(error)
 
@@ -205,6 +218,8 @@ class Connection:
             if sent.api_key == ApiKey.API_VERSIONS and bytes(frame[position : position + 2]) == b"\0\x23":
                 version = 0  # UNSUPPORTED_VERSION comes in a body that everybody can read
             message = decode(sent.response, frame, version, position)
+            if sent.on_state is not None:
+                sent.on_state(state)
         self._in_flight.popleft()
         if message is not None:
             sent.future.set_result(message)

@@ -13,10 +13,13 @@ from support.fixtures.waiting import until
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.client.cluster import Cluster, real_world
+from tidelog.client.coordinators import Coordinators
 from tidelog.client.options import AdminConfig
 from tidelog.net.address import Address
+from tidelog.net.connection import Connection
 from tidelog.wire import ApiKey
 from tidelog.wire.messages import api_03_metadata as metadata
+from tidelog.wire.messages import api_10_find_coordinator as find
 
 SECONDS_MAX = 60.0
 PARTITION = TopicPartition("flights", PartitionIndex(0))
@@ -191,5 +194,28 @@ def test_a_leader_that_is_none_of_the_brokers_is_looked_for_anew() -> None:
         second.leader, first.brokers = (1, 5), [first, second]
         connection = await cluster.retrying("look for the leader", lambda: cluster.leader(PARTITION))
         assert connection.address.port == second.port
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("said", ["nothing", "not available"])
+def test_the_coordinator_is_found_though_the_broker_that_is_asked_first_cannot_say(said: str) -> None:
+    """It is cut off from the controller. If it says nothing, it would be waited for until the request times out."""
+
+    async def scenario(cluster: Cluster, first: Told, second: Told) -> None:
+        row = find.Coordinator(key="g", error_code=Code.COORDINATOR_NOT_AVAILABLE)
+        first.on(
+            ApiKey.FIND_COORDINATOR,
+            lambda request, version: SILENT if said == "nothing" else find.FindCoordinatorResponse(coordinators=[row]),
+        )
+        there = find.Coordinator(key="g", node_id=1, host="127.0.0.1", port=second.port)
+        second.on(ApiKey.FIND_COORDINATOR, lambda request, version: find.FindCoordinatorResponse(coordinators=[there]))
+        coordinators = Coordinators(cluster, find.KEY_TYPE_GROUP, noun="group")
+
+        async def asked(coordinator: BrokerId, connection: Connection) -> BrokerId:
+            return coordinator
+
+        assert await coordinators.request("find", "g", asked) == 1
+        assert len(first.messages(ApiKey.FIND_COORDINATOR)) == 1
 
     run(scenario)

@@ -46,7 +46,7 @@ def test_an_unknown_argument_is_a_type_error_that_names_the_closest(client: type
 
 
 def test_an_argument_like_no_other_lists_those_there_are() -> None:
-    with pytest.raises(TypeError, match="it takes bootstrap_servers and client_id, default_api_timeout_ms"):
+    with pytest.raises(TypeError, match="it takes bootstrap_servers and client_id, consistency_context_store"):
         Factory("127.0.0.1:1").admin(zzz=1)  # type: ignore[call-arg]
 
 

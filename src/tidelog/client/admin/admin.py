@@ -33,7 +33,6 @@ from tidelog.client.admin.log_dirs import LogDirDescription
 from tidelog.client.admin.reassignment import PartitionReassignment, ReassignmentOutcome
 from tidelog.client.admin.transaction_admin import TransactionAdmin
 from tidelog.client.cluster import World
-from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.values import CommittedOffset, OffsetAndEpoch
 from tidelog.client.loop_thread import LoopThread
 from tidelog.client.options import AdminConfig, AdminOptions, parse_options
@@ -63,11 +62,10 @@ class Admin(TransactionAdmin):
         config: AdminConfig,
         *,
         world: World | None = None,
-        consistency: ConsistencyContextStore | None = None,
     ) -> None:
         self._is_closed = False
         self._async: AsyncAdmin = AsyncAdmin.__new__(AsyncAdmin)
-        self._async._start(bootstrap_servers, config, world=world, consistency=consistency)
+        self._async._start(bootstrap_servers, config, world=world)
         self._thread = LoopThread(f"tidelog-admin-{config.client_id}")
 
     def __enter__(self) -> Admin:

@@ -35,7 +35,6 @@ from tidelog.client.admin.descriptions import (
 from tidelog.client.admin.group_administration import GroupAdministration
 from tidelog.client.admin.group_descriptions import GroupDescription, GroupListing, ShareGroupOffset
 from tidelog.client.cluster import Cluster, World, real_world
-from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.values import CommittedOffset, OffsetAndEpoch, code_of
 from tidelog.client.leader_requests import Leaders
 from tidelog.client.options import AdminConfig, AdminOptions, parse_options
@@ -86,12 +85,11 @@ class AsyncAdmin(AsyncReplicaAdmin, AsyncTransactionAdmin):
         config: AdminConfig,
         *,
         world: World | None = None,
-        consistency: ConsistencyContextStore | None = None,
     ) -> None:
         self._config = config
         world = world or real_world()
         self._clock = world.clock
-        self._cluster = Cluster(parse_bootstrap(bootstrap_servers), config, world, consistency=consistency)
+        self._cluster = Cluster(parse_bootstrap(bootstrap_servers), config, world)
 
     async def __aenter__(self) -> AsyncAdmin:
         return self

@@ -188,13 +188,18 @@ class ClusterAdministration:
     # Features.
     async def describe_features(self) -> dict[str, FeatureDescription]:
         async def send_request() -> dict[str, FeatureDescription]:
+            if self._cluster.has_store and self._cluster.seen is None:
+                await self._cluster.fetch_metadata([])  # the answer below says of no cluster
+            connection = await self._cluster.any_broker()
+            seen = self._cluster.seen
             response = await self._request(
-                await self._cluster.any_broker(),
+                connection,
                 ApiVersionsRequest(client_software_name="tidelog", client_software_version="1"),
                 ApiVersionsResponse,
                 min_version=_API_VERSIONS_WITH_FEATURES,
             )
             raise_first([refused(response.error_code, "features", None)])
+            self._cluster.see(connection, response.finalized_features_epoch, seen)
             supported = {row.name: (row.min_version, row.max_version) for row in response.supported_features}
             in_force = {}
             if response.finalized_features_epoch >= 0:

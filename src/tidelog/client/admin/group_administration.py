@@ -64,7 +64,7 @@ class GroupAdministration:
     def __init__(self, cluster: Cluster, *, request_timeout_ms: int) -> None:
         self._cluster = cluster
         self._request_timeout_ms = request_timeout_ms
-        self._coordinators = Coordinators(cluster, KEY_TYPE_GROUP, noun="group", request_timeout_ms=request_timeout_ms)
+        self._coordinators = Coordinators(cluster, KEY_TYPE_GROUP, noun="group")
         self.shares = ShareGroupAdministration(self._coordinators, request_timeout_ms=request_timeout_ms)
 
     async def list_groups(self, states: Iterable[str]) -> list[GroupListing]:
@@ -200,6 +200,7 @@ class GroupAdministration:
 
         async def send_request(_: BrokerId, connection: Connection) -> None:
             request = OffsetDeleteRequest(group_id=group_id, topics=topics)
+            await self._cluster.caught_up(connection)  # no version of it carries a token
             response = await self._request(connection, request, OffsetDeleteResponse)
             raise_first([refused(response.error_code, f"group {group_id!r}", None)])
             raise_first(

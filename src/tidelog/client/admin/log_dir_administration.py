@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from tidelog.base.errors import Code, KafkaError
@@ -40,7 +40,7 @@ class LogDirAdministration:
         self, broker_ids: Iterable[int] | None, partitions: Iterable[TopicPartition] | None
     ) -> dict[int, dict[str, LogDirDescription]]:
         if broker_ids is None:
-            await self._cluster.fetch_metadata([])
+            await self._cluster.retrying("list brokers", lambda: self._cluster.fetch_metadata([]))
             broker_ids = list(self._cluster.metadata.brokers)
         topics = None
         if partitions is not None:
@@ -48,8 +48,9 @@ class LogDirAdministration:
         request = DescribeLogDirsRequest(topics=topics)
         found: dict[int, dict[str, LogDirDescription]] = {}
         for broker_id in sorted(broker_ids):
-            answer = await self._request(broker_id, "describe log directories", request, DescribeLogDirsResponse)
-            raise_first([refused(answer.error_code, f"the log directories of broker {broker_id}", None)])
+            answer = await self._request(
+                broker_id, "describe log directories", request, DescribeLogDirsResponse, check=_check_described
+            )
             found[broker_id] = {
                 row.log_dir: LogDirDescription(
                     refused(row.error_code, f"{row.log_dir} of broker {broker_id}", None),
@@ -97,14 +98,29 @@ class LogDirAdministration:
                     outcomes[broker_id, partition] = refused(row.error_code, what, None)
         return outcomes
 
-    async def _request(self, broker_id: int, what: str, request: object, response: type[R]) -> R:
+    async def _request(
+        self,
+        broker_id: int,
+        what: str,
+        request: object,
+        response: type[R],
+        *,
+        check: Callable[[int, R], None] | None = None,
+    ) -> R:
         async def send_request() -> R:
             if BrokerId(broker_id) not in self._cluster.metadata.brokers:
                 await self._cluster.fetch_metadata([])
             connection = await self._cluster.broker(BrokerId(broker_id))
-            return await connection.request(request, response, timeout_ms=self._request_timeout_ms)
+            answer = await connection.request(request, response, timeout_ms=self._request_timeout_ms)
+            if check is not None:
+                check(broker_id, answer)
+            return answer
 
         return await self._cluster.retrying(what, send_request)
+
+
+def _check_described(broker_id: int, answer: DescribeLogDirsResponse) -> None:
+    raise_first([refused(answer.error_code, f"the log directories of broker {broker_id}", None)])
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -69,9 +69,7 @@ class TransactionAdministration:
         self._leaders = leaders
         self._clock = clock
         self._request_timeout_ms = request_timeout_ms
-        self._coordinators = Coordinators(
-            cluster, KEY_TYPE_TRANSACTION, noun="transactional id", request_timeout_ms=request_timeout_ms
-        )
+        self._coordinators = Coordinators(cluster, KEY_TYPE_TRANSACTION, noun="transactional id")
 
     # Coordinators.
 

@@ -144,6 +144,13 @@ class MetadataCache:
         if self.topics.pop(name, None) is not None:
             changes.topics.add(name)
 
+    def forget_refusals(self, names: Iterable[str]) -> bool:
+        """The next answer says anew why there are no such topics. Returns whether there was an error to forget."""
+        refused = self.errors.keys() & set(names)
+        for name in refused:
+            del self.errors[name]
+        return bool(refused)
+
     # What is believed.
     def partition(self, partition: TopicPartition) -> CachedPartition | None:
         """What is known of a partition; None if it is not known."""

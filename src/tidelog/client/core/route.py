@@ -54,7 +54,7 @@ class Route:
         """The queue for a record: of the partition asked for, else the partitioner's.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION if the topic has no such partition.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION if the topic has no such partition, as far as is known here.
         """
         if partition is None:
             partition = self.partitioner.partition(key, size_bytes)
