@@ -186,10 +186,17 @@ def test_a_voter_that_lost_what_it_had_elects_nobody_who_lacks_it(monkeypatch: p
 
 @pytest.mark.parametrize(
     ("name", "invariant"),
-    [("own-writes-unseen", "OwnWritesSeen"), ("answers-from-the-past", "MetadataNeverGoesBack")],
+    [
+        ("own-writes-unseen", "OwnWritesSeen"),
+        ("answers-from-the-past", "MetadataNeverGoesBack"),
+        ("clients-apart", "MetadataNeverGoesBack"),
+        ("believes-its-cache", "OwnWritesSeen"),
+    ],
 )
 def test_who_is_answered_from_the_past_is_told_of(name: str, invariant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted bugs: a broker passes the controller's answer on at once, or looks at no token."""
+    """The planted bugs: a broker passes the controller's answer on at once, or looks at no token; a client keeps what
+    it has seen to itself, or believes what it has cached.
+    """
     planted_in_runs.PLANTED_IN_CLUSTERS[name].plant(monkeypatch)
     plan = replace(PLAIN, clients=replace(CLIENTS, producers=0, administers=True))
     faults = [Fault("controller isolated", at_ms, lasts_ms=3_000) for at_ms in (500, 4_000)]

@@ -28,8 +28,10 @@ def plant(monkeypatch: pytest.MonkeyPatch, choose: Callable[[list[Found]], Found
     """Answer one of the answers so far in place of the last."""
     describe_topics, answers = AsyncAdmin.describe_topics, []
 
-    async def chosen(self: AsyncAdmin, topics: Iterable[str] | None = None) -> Found:
-        answers.append(await describe_topics(self, topics))
+    async def chosen(
+        self: AsyncAdmin, topics: Iterable[str] | None = None, *, include_eligible_leaders: bool = False
+    ) -> Found:
+        answers.append(await describe_topics(self, topics, include_eligible_leaders=include_eligible_leaders))
         return choose(answers)
 
     monkeypatch.setattr(AsyncAdmin, "describe_topics", chosen)

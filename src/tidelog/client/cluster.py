@@ -521,6 +521,9 @@ class Cluster:
 
     def _on_keeper_done(self, task: asyncio.Task[None]) -> None:
         self._keeper = None
+        if self._refreshed is not None and not self._refreshed.done():
+            self._refreshed.set_result(None)
+            self._refreshed = None
         if not task.cancelled() and task.exception() is not None:
             logger.error("%s: keeping metadata failed", self._config.client_id, exc_info=task.exception())
             self._stale.clear()

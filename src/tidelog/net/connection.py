@@ -191,8 +191,6 @@ class Connection:
                 self._on_frame(frame)
         except MalformedMessageError as error:
             self.close(NetworkError(f"{self.address} sent what is no answer: {error}"))
-        except KafkaError as error:  # it is of another cluster
-            self.close(KafkaError(f"{self.address}: {error}", code=error.code))
         except TidelogError as error:
             self.close(error)
 
@@ -211,7 +209,10 @@ class Connection:
         if correlation_id != sent.correlation_id:
             raise MalformedMessageError(f"correlation id {correlation_id}, where {sent.correlation_id} is due")
         if state is not None and self._settings.consistency is not None:
-            self._settings.consistency.on_state(state)
+            try:
+                self._settings.consistency.on_state(state)
+            except KafkaError as error:
+                raise KafkaError(f"{self.address}: {error}", code=error.code) from None
         message = None
         if not sent.future.done():  # else nobody waits for it any more
             version = sent.version

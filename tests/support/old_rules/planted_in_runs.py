@@ -7,7 +7,7 @@ As a program it prints the table, in some minutes:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,6 +21,8 @@ from support.old_rules.replica_rules import (
     joins_at_the_high_watermark,
 )
 from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.client.cluster import Cluster
+from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.positions import Intact
 from tidelog.client.core.reader import PartitionReader
 from tidelog.controller import brokers, replica_moves
@@ -38,6 +40,7 @@ from tidelog.server.replication.partition import Partition
 from tidelog.server.storage.metadata_files import MetadataFiles
 from tidelog.sim.runs.run import run_seed
 from tidelog.sim.world.disk import SimulatedDisk
+from tidelog.wire.messages.api_03_metadata import MetadataResponse
 
 MINUTES, CLUSTER_MINUTES = 0.3, 0.15
 """Of virtual time, of a run of one node, and of a cluster."""
@@ -212,6 +215,15 @@ async def _at_once(*_: object) -> None:
     """Wait for nothing."""
 
 
+_fetch_metadata = Cluster.fetch_metadata
+
+
+async def _from_the_cache(self: Cluster, topics: Iterable[str] | None, *, create: bool = False) -> MetadataResponse:
+    known = self.metadata.topics.keys() | self.metadata.errors.keys()
+    is_known = bool(self.metadata.topics) if topics is None else known >= set(topics)
+    return MetadataResponse() if is_known else await _fetch_metadata(self, topics, create=create)
+
+
 PLANTED_IN_CLUSTERS: Mapping[str, PlantedInRuns] = {
     "votes-unsynced": PlantedInRuns("the quorum", "A voter grants a vote before the vote is synced.", _forgets_votes),
     "says-synced": PlantedInRuns(
@@ -237,6 +249,16 @@ PLANTED_IN_CLUSTERS: Mapping[str, PlantedInRuns] = {
         "the promise",
         "A broker answers whatever the client has seen elsewhere.",
         _attribute(TokenGate, "is_reached", lambda *_: True),
+    ),
+    "clients-apart": PlantedInRuns(
+        "the promise",
+        "A client keeps the tokens that it sees from the others, and sends none.",
+        _attribute(ConsistencyContextStore, "on_state", lambda *_: None),
+    ),
+    "believes-its-cache": PlantedInRuns(
+        "the promise",
+        "A client answers from its cached metadata, whatever another client has seen since.",
+        _attribute(Cluster, "fetch_metadata", _from_the_cache),
     ),
     "same-boot": PlantedInRuns(
         "7",

@@ -1,24 +1,27 @@
 """Clients that make topics, let them grow, delete them, and look at them: what they were told is done, they see.
 
 Each asks another node, whichever it likes, and they share what they have seen (KIP-1243): of all nodes together, no
-answer is older than the one before.
+answer is older than the one before. Some are made for one call, and know nothing but their node; an admin client and a
+consumer stay, with what they have cached.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 
 from tidelog.base.errors import TidelogError
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, parse_uuid
+from tidelog.client.admin.admin_messages import described
 from tidelog.client.admin.async_admin import AsyncAdmin
 from tidelog.client.admin.descriptions import NewTopic, TopicDescription
+from tidelog.client.async_consumer import AsyncConsumer
 from tidelog.client.cluster import World
-from tidelog.client.consistency import ConsistencyContextStore
+from tidelog.client.consistency import ConsistencyContext, ConsistencyContextStore
 from tidelog.client.factory import AsyncFactory
-from tidelog.sim.checkers.metadata_reads import MetadataReads, TopicRead
+from tidelog.sim.checkers.metadata_reads import BegunRead, MetadataReads, TopicRead
 from tidelog.sim.runs.client_recorder import ClientRecorder
 from tidelog.sim.world.rng import SeededRng
 from tidelog.wire import ConsistencyState
@@ -42,6 +45,20 @@ class RecordedStore(ConsistencyContextStore):
         super().on_state(state)
 
 
+class SharedStore(ConsistencyContextStore):
+    """Of clients that ask at any time: what they see the others see, and it is not taken for the others' answers."""
+
+    def __init__(self, shared: ConsistencyContextStore) -> None:
+        super().__init__()
+        self._shared = shared
+
+    def read(self) -> ConsistencyContext:
+        return self._shared.read()
+
+    def store_latest(self, context: ConsistencyContext) -> bool:
+        return self._shared.store_latest(context)
+
+
 class Administration:
     """See the module.
 
@@ -63,6 +80,7 @@ class Administration:
     ) -> None:
         self._store = RecordedStore()
         self._nodes = [AsyncFactory(one, self._store, world=world) for one in bootstrap]
+        self._everywhere = AsyncFactory(bootstrap, SharedStore(self._store), world=world)
         self._rng = rng
         self._recorder = recorder
         self._replication_factor = replication_factor
@@ -72,15 +90,20 @@ class Administration:
 
     async def run(self, is_over: Callable[[], bool]) -> None:
         """Go on until it is over."""
-        for number in count(1):
-            await asyncio.sleep(self._rng.random())
-            if is_over():
-                break
-            with refused():
-                await self._change(number)
-            for _ in range(LOOKS):
+        async with self._everywhere.admin() as admin, self._everywhere.consumer() as consumer:
+            for number in count(1):
+                await asyncio.sleep(self._rng.random())
+                if is_over():
+                    break
                 with refused():
-                    await self._look()
+                    await self._change(number)
+                for _ in range(LOOKS):
+                    with refused():
+                        await self._look()
+                with refused():
+                    await self._look_again(admin)
+                with refused():
+                    await self._look_for_partitions(consumer)
 
     async def _change(self, number: int) -> None:
         drawn = self._rng.random()
@@ -128,9 +151,37 @@ class Administration:
             begun = self._reads.begin(CONTEXT)
             found = await admin.describe_topics()
             stamp = None if self._store.stamp is None else Offset(self._store.stamp)
-            read = dict.fromkeys(self._names) | {name: _read(topic) for name, topic in found.items()}
-            invariants = (MetadataReads.never_goes_back, MetadataReads.own_writes_seen)
-            self._recorder.note(invariants, self._reads.on_answered(begun, read, stamp))
+            self._note(begun, found, stamp)
+
+    async def _look_again(self, admin: AsyncAdmin) -> None:
+        """As one that has looked before, by either of the requests that describe topics."""
+        begun = self._reads.begin(CONTEXT)
+        self._note(begun, await admin.describe_topics(include_eligible_leaders=self._rng.random() < 0.5))
+
+    async def _look_for_partitions(self, consumer: AsyncConsumer) -> None:
+        """A consumer is told of a topic that is there, or was."""
+        if not self._names:
+            return
+        name = self._names[self._rng.randrange(0, len(self._names))]
+        begun = self._reads.begin(CONTEXT)
+        partitions = await consumer.partitions_for(name)
+        view = consumer._cluster.metadata.topics.get(name)
+        assert len(partitions) == (0 if view is None else view.partition_count)
+        self._note(begun, {} if view is None else {name: described(view)}, names=[name])
+
+    def _note(
+        self,
+        begun: BegunRead,
+        found: Mapping[str, TopicDescription],
+        stamp: Offset | None = None,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        """A read of these topics, or of all, was answered."""
+        read: dict[str, TopicRead | None] = dict.fromkeys(self._names if names is None else names)
+        read |= {name: _read(topic) for name, topic in found.items()}
+        invariants = (MetadataReads.never_goes_back, MetadataReads.own_writes_seen)
+        self._recorder.note(invariants, self._reads.on_answered(begun, read, stamp))
 
 
 def _read(topic: TopicDescription) -> TopicRead:
