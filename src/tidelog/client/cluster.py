@@ -209,6 +209,10 @@ class Cluster:
     async def _any_broker(self) -> Connection:
         if self._passed_on is not None and self._passed_on.closed is None:
             return self._passed_on
+        return await self._whoever_is_ahead()
+
+    async def _whoever_is_ahead(self) -> Connection:
+        """One that was not behind lately, if there is any that can be reached."""
         now = asyncio.get_running_loop().time()
         self._behind = {address: until for address, until in self._behind.items() if until > now}
         open_ones = [one for one in self.pool.open_connections() if one.address not in self._behind]
@@ -399,13 +403,16 @@ class Cluster:
             TidelogError: what the last of them failed with.
         """
         self._check_open()
-        informant = await self._verified(await self._informant())
+        informant = await self._informant()
+        if informant.address in self._behind:
+            informant = await self._whoever_is_ahead()
+        informant = await self._verified(informant)
         connection, found, _ = await self._first_answer(request, response, informant, min_version=min_version)
         return connection, found
 
     def on_in_vain(self, connection: Connection) -> None:
-        """A broker could not say what it was asked for: the others are asked first, the next time."""
-        self._in_vain.add(connection.address)
+        """A broker could not say what it was asked for: for a while the others are asked first."""
+        self._behind[connection.address] = asyncio.get_running_loop().time() + BEHIND_SECONDS
 
     def _check_metadata(self, connection: Connection, response: MetadataResponse) -> None:
         """Raises KafkaError: the answer says nothing of the metadata, or is of another cluster's."""
