@@ -12,7 +12,7 @@ from support.fixtures.waiting import wait_until
 from support.load.group_load import Group
 from support.load.group_members.told import PROTOCOLS
 
-CLIENT = "confluent"
+CLIENTS = "confluent", "tidelog"
 STRATEGY = "range"
 MEMBERS = 2
 PAUSE_SECONDS = 0.5
@@ -27,7 +27,7 @@ class DyingGroup:
     """Members of one group, each a process that commits as it reads. It has a thread.
 
     Args:
-        dice: says which protocol the group has, and who is killed when.
+        dice: says whose consumers the members are, which protocol the group has, and who is killed when.
         home: where what the members say is kept.
 
     Attributes:
@@ -36,7 +36,7 @@ class DyingGroup:
 
     def __init__(self, cluster: ChaosCluster, dice: random.Random, topic: str, partitions: int, home: Path) -> None:
         self._group = Group(
-            CLIENT,
+            dice.choice(CLIENTS),
             STRATEGY,
             False,
             topic,
@@ -99,5 +99,8 @@ class DyingGroup:
             for one in self._group.members
         ]
         return "\n".join(
-            [f"a {self._group.protocol} group, {self.killed} members killed, has read up to {ends}", *lines]
+            [
+                f"a {self._group.protocol} group of {self._group.client}, {self.killed} members killed, has read up to {ends}",
+                *lines,
+            ]
         )
