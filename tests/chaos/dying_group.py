@@ -100,7 +100,8 @@ class DyingGroup:
         ]
         return "\n".join(
             [
-                f"a {self._group.protocol} group of {self._group.client}, {self.killed} members killed, has read up to {ends}",
+                f"a {self._group.protocol} group of {self._group.client}, {self.killed} members killed,"
+                f" has read up to {ends}",
                 *lines,
             ]
         )
