@@ -20,7 +20,7 @@ from typing import Any
 import click
 
 import tidelog
-from tidelog import aio, testing
+from tidelog import aio, prometheus, schemas, serialization, testing
 from tidelog.base.errors import Code, TidelogError
 from tidelog.cli.app import root
 from tidelog.client.options import AdminConfig, ConsumerConfig, ProducerConfig
@@ -299,6 +299,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
 """The names of the package by the section they stand in. Errors, which are the rest, have their own."""
 
 TESTING = ("Cluster", "Node", "LostRecords")
+SCHEMAS = (
+    "SchemaRegistry", "RegisteredSchema", "AvroSerializer", "AvroDeserializer", "JsonSchemaSerializer",
+    "JsonSchemaDeserializer",
+)  # fmt: skip
+SERIALIZATION = ("to_json", "from_json", "from_text", "or_none")
 OPTIONS = {"Producer": ProducerConfig, "Consumer": ConsumerConfig, "Admin": AdminConfig}
 SECTIONS = ("Args:", "Attributes:", "Returns:", "Raises:", "Yields:")
 WITHOUT_A_PAGE = {"__version__", "Code"}
@@ -358,6 +363,30 @@ def testing_api() -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
+def modules_api() -> str:
+    lines = [
+        NOTE,
+        "# Modules beside the package",
+        "",
+        "## `tidelog.schemas`",
+        "",
+        "[Schemas](../schemas.md) says how they are used.",
+        "",
+    ]
+    for name in SCHEMAS:
+        lines += class_lines(name, getattr(schemas, name))
+    errors = [name for name in schemas.__all__ if name not in SCHEMAS]
+    rows = [error_row(name, getattr(schemas, name)) for name in errors]
+    lines += [*table(("error", "is a", "what it says", "carries"), rows), "", "## `tidelog.serialization`", ""]
+    for name in SERIALIZATION:
+        function = getattr(serialization, name)
+        text = f"{name}{inspect.signature(function)}".replace("'", "")
+        lines += [f"### {name}", "", "```python", text, "```", "", *doc_lines(function), ""]
+    lines += ["## `tidelog.prometheus`", "", "[Metrics](../clients.md#metrics) lists what it gives to Prometheus.", ""]
+    lines += class_lines("ClientCollector", prometheus.ClientCollector)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
 def unawaited() -> list[str]:
     """The methods of asynchronous clients that are plain calls."""
     clients = [(name, getattr(aio, name)) for name in aio.__all__ if name != "Factory"]
@@ -400,7 +429,7 @@ def attributes_set(cls: type) -> set[str]:
 
 def class_lines(name: str, cls: type) -> list[str]:
     lines = [f"### {name}", ""]
-    if name in OPTIONS or name in ("Factory", "ConsistencyContextStore", "Cluster"):
+    if name in OPTIONS or name in ("Factory", "ConsistencyContextStore", "Cluster", *SCHEMAS):
         lines += ["```python", signature_text(name, cls), "```", ""]
     lines += [*doc_lines(cls), ""]
     if name in OPTIONS:
@@ -550,6 +579,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "error-codes.md": error_codes,
     "python.md": python_api,
     "testing.md": testing_api,
+    "modules.md": modules_api,
 }
 """Each page of this directory, and what writes it."""
 

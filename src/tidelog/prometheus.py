@@ -85,9 +85,9 @@ class ClientCollector(Collector):
             raise ValueError(f"two {kind}s have client_id={client.client_id!r}: give each one of its own")
         self._clients[key] = _Watched(client)
 
-    def register(self, registry: CollectorRegistry = REGISTRY) -> ClientCollector:
+    def register(self, registry: CollectorRegistry | None = None) -> ClientCollector:
         """Have a registry collect from here; by default the one that `prometheus_client` serves."""
-        registry.register(self)
+        (REGISTRY if registry is None else registry).register(self)
         return self
 
     def describe(self) -> Iterable[Metric]:
