@@ -5,6 +5,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # type checkers take it for true; importing it from typing would cost more than all the rest
 if TYPE_CHECKING:
     from tidelog.base.errors import (
+        AuthenticationError,
         ClientClosedError,
         Code,
         CommitFailedError,
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
         ProducerFencedError,
         RecordDeserializationError,
         RecordsLostError,
+        SaslAuthenticationError,
+        SslAuthenticationError,
         TidelogError,
         TimedOutError,
         TopicAlreadyExistsError,
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admin",
+    "AuthenticationError",
     "BatchMetadata",
     "ClientClosedError",
     "Code",
@@ -90,6 +94,8 @@ __all__ = [
     "RecordsLostError",
     "ResetReason",
     "ResumedTransaction",
+    "SaslAuthenticationError",
+    "SslAuthenticationError",
     "TidelogError",
     "TimedOutError",
     "TopicAlreadyExistsError",

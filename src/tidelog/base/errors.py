@@ -53,6 +53,28 @@ class NetworkError(TidelogError):
     """The peer is out of reach or hung up. Whether to retry is the caller's to say."""
 
 
+class AuthenticationError(TidelogError):
+    """This client did not accept the broker, or the broker did not accept this client.
+
+    Trying again does not help, so the client connects to no broker any more, and raises this wherever it needs one:
+    remove the cause, then make a new client. Kafka: `AuthenticationException`.
+    """
+
+
+class SslAuthenticationError(AuthenticationError):
+    """The TLS handshake failed: for a certificate or a name, or because one side speaks TLS and the other does not.
+
+    Kafka: `SslAuthenticationException`.
+    """
+
+
+class SaslAuthenticationError(AuthenticationError):
+    """The SASL exchange failed: wrong credentials, or a mechanism that the broker does not offer. Names both.
+
+    Kafka: `SaslAuthenticationException`, `UnsupportedSaslMechanismException`.
+    """
+
+
 class CorruptLogError(TidelogError):
     """A file of the log holds something that was never written so. Names the file and the position or offset."""
 

@@ -84,6 +84,9 @@ class Cluster:
         bootstrap: where to start; one that answers is enough.
         config: the client's.
         world: network, clock, randomness.
+
+    Raises:
+        ConfigError: a file with certificates cannot be used.
     """
 
     def __init__(
@@ -94,11 +97,17 @@ class Cluster:
     ) -> None:
         self.metadata = MetadataCache()
         self.backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, world.rng)
+        security = None
+        if config.security_protocol != "PLAINTEXT":
+            from tidelog.client.security import connection_security
+
+            security = connection_security(config, world.clock, world.rng)
         settings = ConnectionSettings(
             client_id=config.client_id,
             connect_timeout_ms=config.socket_connection_setup_timeout_ms,
             response_size_bytes_max=config.receive_message_max_bytes,
             consistency=config.consistency_context_store,
+            security=security,
         )
         reconnect = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, world.rng)
         self.pool = ConnectionPool(world.network, settings, reconnect)
@@ -561,6 +570,9 @@ class Cluster:
             self.last_error = error
         else:
             self.last_error = NetworkError(f"no metadata came within {self._config.request_timeout_ms} ms")
+        if not is_retriable(self.last_error) and not isinstance(self.last_error, TimedOutError):
+            for listener in self._listeners:  # whoever waits for records looks why there are none
+                listener(MetadataChanges())
         level = logging.WARNING if failures in (3, 10) or failures % 50 == 0 else logging.DEBUG
         logger.log(level, "%s: metadata cannot be had (attempt %d): %s", self._config.client_id, failures, error)
 

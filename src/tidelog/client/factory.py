@@ -11,6 +11,7 @@ from tidelog.client.core.values import K, V
 from tidelog.client.options import (
     AdminConfig,
     AdminOptions,
+    CommonOptions,
     ConsumerConfig,
     ConsumerOptions,
     ProducerConfig,
@@ -43,15 +44,22 @@ class Factory:
     Args:
         bootstrap_servers: `host:port`, several with commas between them or as a list.
         store: where the context is kept; by default one that knows nothing yet.
+        **options: of every client, unless that is given another: those that all clients take.
     """
 
     def __init__(
         self,
         bootstrap_servers: str | Iterable[str] = "127.0.0.1:9092",
         store: ConsistencyContextStore | None = None,
+        **options: Unpack[CommonOptions],
     ) -> None:
+        parse_options(AdminConfig, "Factory", options)
+        self._options = options
         self._bootstrap_servers = bootstrap_servers if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
         self.store = ConsistencyContextStore() if store is None else store
+
+    def _shared(self, owner: str, options: Mapping[str, object]) -> dict[str, object]:
+        return _sharing(self.store, owner, {**self._options, **options})
 
     def producer(
         self,
@@ -65,7 +73,7 @@ class Factory:
 
         made: Producer[SentK, SentV] = Producer.__new__(Producer)
         serializers = serializers_of(key_serializer, value_serializer)
-        config = parse_options(ProducerConfig, "Producer", _sharing(self.store, "Producer", options))
+        config = parse_options(ProducerConfig, "Producer", self._shared("Producer", options))
         made._start(self._bootstrap_servers, config, serializers=serializers)
         return made
 
@@ -81,7 +89,7 @@ class Factory:
 
         made: Consumer[K, V] = Consumer.__new__(Consumer)
         deserializers = deserializers_of("Consumer", key_deserializer, value_deserializer)
-        config = parse_options(ConsumerConfig, "Consumer", _sharing(self.store, "Consumer", options))
+        config = parse_options(ConsumerConfig, "Consumer", self._shared("Consumer", options))
         made._start(self._bootstrap_servers, config, deserializers=deserializers)
         return made
 
@@ -91,7 +99,8 @@ class Factory:
 
         made = Admin.__new__(Admin)
         made._start(
-            self._bootstrap_servers, parse_options(AdminConfig, "Admin", _sharing(self.store, "Admin", options))
+            self._bootstrap_servers,
+            parse_options(AdminConfig, "Admin", self._shared("Admin", options)),
         )
         return made
 
@@ -117,6 +126,7 @@ class AsyncFactory:
         bootstrap_servers: of one cluster.
         store: what the clients know of its metadata's recency.
         world: network, clock, randomness; None for the machine's own.
+        **options: of every client, unless that is given another.
     """
 
     def __init__(
@@ -125,10 +135,16 @@ class AsyncFactory:
         store: ConsistencyContextStore | None = None,
         *,
         world: World | None = None,
+        **options: Unpack[CommonOptions],
     ) -> None:
+        parse_options(AdminConfig, "Factory", options)
+        self._options = options
         self._bootstrap_servers = bootstrap_servers if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
         self.store = ConsistencyContextStore() if store is None else store
         self._world = world
+
+    def _shared(self, owner: str, options: Mapping[str, object]) -> dict[str, object]:
+        return _sharing(self.store, owner, {**self._options, **options})
 
     def producer(
         self,
@@ -142,7 +158,7 @@ class AsyncFactory:
 
         made: AsyncProducer[SentK, SentV] = AsyncProducer.__new__(AsyncProducer)
         serializers = serializers_of(key_serializer, value_serializer)
-        config = parse_options(ProducerConfig, "Producer", _sharing(self.store, "Producer", options))
+        config = parse_options(ProducerConfig, "Producer", self._shared("Producer", options))
         made._start(self._bootstrap_servers, config, world=self._world, serializers=serializers)
         return made
 
@@ -158,7 +174,7 @@ class AsyncFactory:
 
         made: AsyncConsumer[K, V] = AsyncConsumer.__new__(AsyncConsumer)
         deserializers = deserializers_of("Consumer", key_deserializer, value_deserializer)
-        config = parse_options(ConsumerConfig, "Consumer", _sharing(self.store, "Consumer", options))
+        config = parse_options(ConsumerConfig, "Consumer", self._shared("Consumer", options))
         made._start(
             self._bootstrap_servers,
             config,
@@ -174,7 +190,7 @@ class AsyncFactory:
         made = AsyncAdmin.__new__(AsyncAdmin)
         made._start(
             self._bootstrap_servers,
-            parse_options(AdminConfig, "Admin", _sharing(self.store, "Admin", options)),
+            parse_options(AdminConfig, "Admin", self._shared("Admin", options)),
             world=self._world,
         )
         return made

@@ -7,9 +7,10 @@ the two. An argument that does not exist is a TypeError that names the closest o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from ssl import SSLContext
 from typing import Any, Literal, TypedDict, TypeVar
 
 from tidelog.base.errors import ConfigError, RecordsLostError, TidelogError
@@ -32,6 +33,12 @@ GroupProtocol = Literal["classic", "consumer"]
 Start = Literal["earliest", "latest"] | timedelta
 """Where to start what has no position yet."""
 Isolation = Literal["read_uncommitted", "read_committed"]
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+EndpointIdentification = Literal["https", ""]
+StoreType = Literal["PEM"]
+OAuthToken = str | tuple[str, float | None] | tuple[str, float | None, Mapping[str, str]]
+"""A token; until when it is good, in seconds since 1970, or None if that is not known; its extensions (KIP-342)."""
 
 
 class CommonOptions(TypedDict, total=False):
@@ -48,6 +55,21 @@ class CommonOptions(TypedDict, total=False):
     metadata_max_age_ms: int
     receive_message_max_bytes: int
     consistency_context_store: ConsistencyContextStore | None
+    security_protocol: SecurityProtocol
+    ssl_context: SSLContext | None
+    ssl_truststore_location: str | None
+    ssl_truststore_certificates: str | None
+    ssl_truststore_type: StoreType
+    ssl_keystore_location: str | None
+    ssl_keystore_certificate_chain: str | None
+    ssl_keystore_key: str | None
+    ssl_keystore_type: StoreType
+    ssl_key_password: str | None
+    ssl_endpoint_identification_algorithm: EndpointIdentification
+    sasl_mechanism: SaslMechanism | None
+    sasl_username: str | None
+    sasl_password: str | None
+    sasl_oauth_token_callback: Callable[[], OAuthToken | Awaitable[OAuthToken]] | None
 
 
 class ProducerOptions(CommonOptions, total=False):
@@ -107,6 +129,11 @@ def _within(default: int, low: int, high: int = INT32_MAX) -> int:
 
 def _one_of(*values: object) -> dict[str, object]:
     return {"values": values}
+
+
+def _secret() -> str | None:
+    """A text that no error, log or representation shows."""
+    return field(default=None, repr=False, metadata={"is_secret": True})
 
 
 _DURATION = re.compile(
@@ -173,6 +200,43 @@ class CommonConfig:
     )
     """Shared with other clients, so that none is shown older metadata than another has seen (KIP-1243). None: metadata
     may go back in time between brokers."""
+    security_protocol: SecurityProtocol = field(
+        default="PLAINTEXT", metadata=_one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+    )
+    """What the brokers' listener speaks: TLS with SSL, and SASL with SASL."""
+    ssl_context: SSLContext | None = None
+    """For TLS, in the place of all other `ssl_` options."""
+    ssl_truststore_location: str | None = None
+    """A PEM file with the authorities that may sign the brokers' certificates. None: those of the system."""
+    ssl_truststore_certificates: str | None = None
+    """The same as text, instead of a file."""
+    ssl_truststore_type: StoreType = field(default="PEM", metadata=_one_of("PEM"))
+    """The format of either; other stores are converted."""
+    ssl_keystore_location: str | None = None
+    """A PEM file with the client's certificate, those that lead to an authority, and its key."""
+    ssl_keystore_certificate_chain: str | None = None
+    """The certificates as text, instead of a file."""
+    ssl_keystore_key: str | None = _secret()
+    """The key as text, beside `ssl_keystore_certificate_chain`."""
+    ssl_keystore_type: StoreType = field(default="PEM", metadata=_one_of("PEM"))
+    """The format of either; other stores are converted."""
+    ssl_key_password: str | None = _secret()
+    """Of the client's key, if that is encrypted."""
+    ssl_endpoint_identification_algorithm: EndpointIdentification = field(
+        default="https", metadata=_one_of("https", "")
+    )
+    """Whether a broker's certificate has to be for the name that the broker is called by; "" does not check it."""
+    sasl_mechanism: SaslMechanism | None = field(
+        default=None, metadata=_one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", None)
+    )
+    """How the client says who it is, with SASL."""
+    sasl_username: str | None = None
+    """The user, for PLAIN and SCRAM."""
+    sasl_password: str | None = _secret()
+    """The user's password."""
+    sasl_oauth_token_callback: Callable[[], OAuthToken | Awaitable[OAuthToken]] | None = None
+    """Returns a token for OAUTHBEARER, or (token, good until, extensions): seconds since 1970, names to values. It may
+    be async; a plain function is called in a thread. It is asked again before the token or the session ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,18 +392,29 @@ def parse_options(config: type[C], owner: str, options: Mapping[str, object]) ->
         if spec is None:
             raise TypeError(f"{owner}() has no argument {name!r}{_closest(name, list(known))}")
         _check(owner, name, value, str(spec.type), spec.metadata)
-    return config(**options)  # type: ignore[arg-type]  # checked above
+    made = config(**options)  # type: ignore[arg-type]  # checked above
+    if any(name.startswith(("security_", "ssl_", "sasl_")) for name in options):
+        from tidelog.client.security import check_security
+
+        check_security(owner, made)
+    return made
 
 
 def _closest(name: str, known: list[str]) -> str:
     from difflib import get_close_matches
 
     wanted = name.replace(".", "_").replace("-", "_").lower()
+    if wanted.startswith(("ssl_", "sasl_", "oauth_")) and wanted not in known:
+        from tidelog.client.security import ADVICE
+
+        if wanted in ADVICE:
+            return f": {ADVICE[wanted]}"
     found = [wanted] if wanted in known else get_close_matches(wanted, known, n=1, cutoff=0.5)
     return f"; did you mean {found[0]!r}?" if found else f"; it takes bootstrap_servers and {', '.join(sorted(known))}"
 
 
 def _check(owner: str, name: str, value: object, annotation: str, limits: Mapping[str, Any]) -> None:
+    shown = "…" if limits.get("is_secret") else repr(value)
     if "values" in limits:
         if "or" in limits and limits["or"](value):
             return
@@ -347,32 +422,39 @@ def _check(owner: str, name: str, value: object, annotation: str, limits: Mappin
             allowed = ", ".join(repr(allowed) for allowed in limits["values"])
             if "or" in limits:
                 allowed += f", {limits['kind']}"
-            raise ConfigError(f"{owner}({name}={value!r}): one of {allowed} is expected")
+            advice = ""
+            if name in ("ssl_truststore_type", "ssl_keystore_type"):
+                from tidelog.io.tls import TO_PEM
+
+                advice = f". {TO_PEM}"
+            raise ConfigError(f"{owner}({name}={shown}): one of {allowed} is expected{advice}")
     elif "low" in limits:
         if not isinstance(value, int) or isinstance(value, bool) or not limits["low"] <= value <= limits["high"]:
             raise ConfigError(
-                f"{owner}({name}={value!r}): a whole number from {limits['low']} to {limits['high']} is expected"
+                f"{owner}({name}={shown}): a whole number from {limits['low']} to {limits['high']} is expected"
             )
     elif "is_a" in limits:
         if value is not None and not isinstance(value, limits["is_a"]):
             raise ConfigError(f"{owner}({name}={value!r}): a {limits['is_a'].__name__} is expected, or None")
     elif annotation == "bool" and not isinstance(value, bool):
-        raise ConfigError(f"{owner}({name}={value!r}): True or False is expected")
+        raise ConfigError(f"{owner}({name}={shown}): True or False is expected")
     elif annotation == "bool | None" and not (value is None or isinstance(value, bool)):
-        raise ConfigError(f"{owner}({name}={value!r}): True, False or None is expected")
+        raise ConfigError(f"{owner}({name}={shown}): True, False or None is expected")
     elif annotation == "str | None" and not (value is None or (isinstance(value, str) and value)):
-        raise ConfigError(f"{owner}({name}={value!r}): text that is not empty, or None, is expected")
+        raise ConfigError(f"{owner}({name}={shown}): text that is not empty, or None, is expected")
+    elif annotation == "SSLContext | None" and not (value is None or isinstance(value, SSLContext)):
+        raise ConfigError(f"{owner}({name}={shown}): an ssl.SSLContext, or None, is expected")
     elif annotation == "str" and not isinstance(value, str):
-        raise ConfigError(f"{owner}({name}={value!r}): text is expected")
+        raise ConfigError(f"{owner}({name}={shown}): text is expected")
     elif "each" in limits:
         if isinstance(value, str) or not isinstance(value, Sequence) or not value:
-            raise ConfigError(f"{owner}({name}={value!r}): a list of {limits['kind']} is expected")
+            raise ConfigError(f"{owner}({name}={shown}): a list of {limits['kind']} is expected")
         for each in value:
             if each not in limits["each"]:
                 allowed = ", ".join(limits["each"])
-                raise ConfigError(f"{owner}({name}={value!r}): {each!r} is none of the {limits['kind']}: {allowed}")
+                raise ConfigError(f"{owner}({name}={shown}): {each!r} is none of the {limits['kind']}: {allowed}")
     elif "not_empty" in limits:
         if value is not None and (not isinstance(value, str) or not value):
-            raise ConfigError(f"{owner}({name}={value!r}): text that is not empty is expected, or None")
+            raise ConfigError(f"{owner}({name}={shown}): text that is not empty is expected, or None")
     elif annotation.startswith("Callable") and not (value is None or callable(value)):
-        raise ConfigError(f"{owner}({name}={value!r}): something to call is expected")
+        raise ConfigError(f"{owner}({name}={shown}): something to call is expected")

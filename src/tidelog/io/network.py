@@ -32,7 +32,7 @@ class RealNetwork:
         try:
             _, stream = await loop.create_connection(lambda: Stream(receiver, loop), host, port)
         except OSError as error:
-            raise NetworkError(f"cannot connect to {host}:{port}: {_reason(error)}") from None
+            raise NetworkError(f"cannot connect to {host}:{port}: {connect_reason(error)}") from None
         return stream
 
     async def refuses(self, host: str, port: int) -> bool:
@@ -140,7 +140,8 @@ class Stream(asyncio.BufferedProtocol):
             self._transport.abort()
 
 
-def _reason(error: OSError) -> str:
+def connect_reason(error: OSError) -> str:
+    """Why a connection could not be made."""
     if isinstance(error, socket.gaierror):
         return f"the name cannot be resolved ({error.strerror})"
     if isinstance(error, ConnectionRefusedError):

@@ -9,17 +9,27 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from tidelog.base.errors import KafkaError, MalformedMessageError, NetworkError, TidelogError, UnsupportedVersionError
+from tidelog.base.errors import (
+    KafkaError,
+    MalformedMessageError,
+    NetworkError,
+    SslAuthenticationError,
+    TidelogError,
+    UnsupportedVersionError,
+)
 from tidelog.base.ports import Buffer, Link, Network
 from tidelog.net.address import Address
 from tidelog.net.receiver import ResponseReceiver
 from tidelog.net.versions import PeerVersions
 from tidelog.wire import APIS, ApiKey, ConsistencyState, decode, decode_response_header, encode_request
 from tidelog.wire.schema import layout_of
+
+if TYPE_CHECKING:
+    from tidelog.net.security import ConnectionSecurity
 
 R = TypeVar("R")
 
@@ -28,6 +38,8 @@ RESPONSE_SIZE_BYTES_MAX = 256 * 1024 * 1024
 
 _CORRELATION_ID_END = 1 << 31
 _UNSUPPORTED_VERSION = 35
+_TLS_ALERT = b"\x15\x03"
+"""How the answer of a peer begins that speaks TLS to a request that came without."""
 
 
 class ConsistencyStore(Protocol):
@@ -50,6 +62,7 @@ class ConnectionSettings:
     connect_timeout_ms: int = 10_000
     response_size_bytes_max: int = RESPONSE_SIZE_BYTES_MAX
     consistency: ConsistencyStore | None = None
+    security: ConnectionSecurity | None = None
 
 
 @dataclass(slots=True)
@@ -75,12 +88,15 @@ class Connection:
         self.closed: TidelogError | None = None
         self.on_hung_up: Callable[[], None] | None = None
         """Called when the other side ended it, or the network did: not after `close`."""
+        self.was_unheard = False
+        """Whether the other side ended it instead of answering the first request, of the handshake or after it."""
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._receiver = ResponseReceiver(settings.response_size_bytes_max)
         self._link: Link | None = None
         self._in_flight: deque[_InFlight] = deque()
         self._next_correlation_id = 0
+        self._first_correlation_id = 0  # of the handshake, then of what comes after it
         self._timer: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
@@ -190,16 +206,32 @@ class Connection:
             while self.closed is None and (frame := self._receiver.next_frame()) is not None:
                 self._on_frame(frame)
         except MalformedMessageError as error:
-            self.close(NetworkError(f"{self.address} sent what is no answer: {error}"))
+            self.close(self._tls_expected() or NetworkError(f"{self.address} sent what is no answer: {error}"))
         except TidelogError as error:
             self.close(error)
 
     def on_closed(self, error: Exception | None) -> None:
         waits = f" with {len(self._in_flight)} requests unanswered" if self._in_flight else ""
         was_open = self.closed is None
-        self.close(NetworkError(f"{self.address} closed the connection{waits}{f': {error}' if error else ''}"))
+        if was_open and self._in_flight:
+            self.was_unheard = self._in_flight[0].correlation_id == self._first_correlation_id
+        if not isinstance(error, TidelogError):
+            what = f"{self.address} closed the connection{waits}{f': {error}' if error else ''}"
+            error = self._tls_expected() or NetworkError(what)
+        self.close(error)
         if was_open and self.on_hung_up is not None:
             self.on_hung_up()
+
+    def _tls_expected(self) -> SslAuthenticationError | None:
+        """Why it ended, if what came last is said by who speaks TLS."""
+        if self._first_correlation_id or not self._receiver.start_of_frame().startswith(_TLS_ALERT):
+            return None  # after the handshake it is the size of a response
+        wanted = "'SSL', or 'SASL_SSL' if the listener asks for a user"
+        if self._settings.security is not None and self._settings.security.sasl is not None:
+            wanted = "'SASL_SSL'"
+        return SslAuthenticationError(
+            f"{self.address} speaks TLS, and this client does not: set security_protocol={wanted}"
+        )
 
     def _on_frame(self, frame: memoryview) -> None:
         if not self._in_flight:
@@ -248,17 +280,37 @@ def _deadline(sent: _InFlight) -> float:
 
 
 async def open_connection(network: Network, address: Address, settings: ConnectionSettings) -> Connection:
-    """Connect, and learn what the broker serves.
+    """Connect, learn what the broker serves, and authenticate where the settings say so.
 
     Raises:
         NetworkError: it cannot be reached, hung up, or what answers is no broker. Names the address and the reason.
         UnsupportedVersionError: it serves no version of ApiVersions that we have.
+        AuthenticationError: one side does not accept the other, or they speak with and without TLS.
     """
+    if settings.security is not None:
+        from tidelog.net.security import open_secure_connection
+
+        return await open_secure_connection(network, address, settings, settings.security)
     connection = Connection(address, settings)
+    await connect(connection, network, settings)
+    return connection
+
+
+async def connect(
+    connection: Connection,
+    network: Network,
+    settings: ConnectionSettings,
+    authenticate: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Connect a new connection. After an error it is closed. Raises as `open_connection`."""
+    address = connection.address
     try:
         async with asyncio.timeout(settings.connect_timeout_ms / 1000):
             connection._link = await network.connect(address.host, address.port, connection)
             await _handshake(connection, settings.connect_timeout_ms)
+            if authenticate is not None:
+                await authenticate()
+            connection._first_correlation_id = connection._next_correlation_id
     except TimeoutError:
         error = NetworkError(f"cannot connect to {address}: no answer within {settings.connect_timeout_ms} ms")
         connection.close(error)
@@ -266,7 +318,6 @@ async def open_connection(network: Network, address: Address, settings: Connecti
     except BaseException as error:
         connection.close(error if isinstance(error, TidelogError) else None)
         raise
-    return connection
 
 
 async def _handshake(connection: Connection, timeout_ms: int) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from tidelog.base.errors import NetworkError, TidelogError
+from tidelog.base.errors import AuthenticationError, NetworkError, TidelogError
 from tidelog.base.ids import BrokerId
 from tidelog.base.ports import Network
 from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import Connection, ConnectionSettings, open_connection
+from tidelog.wire import ApiKey
 
 CONTROL_REQUESTS = ""
 """For requests that are answered at once. A long poll holds up what comes behind it, so it takes a lane of its own."""
@@ -44,6 +45,7 @@ class ConnectionPool:
         self._addresses: dict[BrokerId, Address] = {}
         self._slots: dict[tuple[BrokerId | Address, str], _Slot] = {}
         self._closed = False
+        self._refused: AuthenticationError | None = None  # for which nobody is connected to any more
 
     def set_addresses(self, addresses: Mapping[BrokerId, Address]) -> None:
         """Where the brokers are now. Connections to one that moved are closed."""
@@ -76,12 +78,15 @@ class ConnectionPool:
         Raises:
             NetworkError: it cannot be opened, or nobody knows where the broker is.
             UnsupportedVersionError: the broker is not one that we can speak with.
+            AuthenticationError: one side does not accept the other; from then on at once, whatever broker is asked for.
         """
         if self._closed:
             raise NetworkError("the client is closed")
         open_one = self.ready(target, request_class)
         if open_one is not None:
             return open_one
+        if self._refused is not None:
+            raise self._refused.with_traceback(None)
         slot = self._slots.setdefault((target, request_class), _Slot())
         if slot.opening is None:
             slot.opening = asyncio.get_running_loop().create_task(self._open(target, slot))
@@ -96,7 +101,14 @@ class ConnectionPool:
             address = target if isinstance(target, Address) else self._addresses.get(target)
             if address is None:
                 raise NetworkError(f"broker {target} is not in the cluster's metadata")
+            before = slot.connection
             slot.connection = await open_connection(self._network, address, self._settings)
+            if before is not None and before.was_unheard:
+                await self._check_listener(slot.connection)
+        except AuthenticationError as error:
+            self._refused = error
+            slot.failures += 1
+            raise
         except TidelogError:
             slot.failures += 1
             slot.not_before = loop.time() + self._backoff.delay_ms(slot.failures) / 1000
@@ -105,6 +117,21 @@ class ConnectionPool:
             slot.opening = None
         slot.failures = 0
         return slot.connection
+
+    async def _check_listener(self, connection: Connection) -> None:
+        """It hung up on the connection before instead of answering: find out whether it waits for SASL."""
+        security = self._settings.security
+        if (security is not None and security.sasl is not None) or not connection.versions.serves(
+            ApiKey.SASL_HANDSHAKE, 1
+        ):
+            return
+        from tidelog.net.listener_probe import check_no_sasl
+
+        try:
+            await check_no_sasl(self._network, connection.address, self._settings)
+        except AuthenticationError as error:
+            connection.close(error)
+            raise
 
     async def close(self) -> None:
         """Close all, and stop opening."""

@@ -85,6 +85,12 @@ class ResponseReceiver:
             self._start_large(size, first, held - _SIZE_BYTES)
         return None
 
+    def start_of_frame(self) -> bytes:
+        """The first bytes, its size included, of a frame that has not come as a whole, or cannot be: to tell them."""
+        if self._large is not None:
+            return self._large_size.to_bytes(_SIZE_BYTES) + bytes(self._large[: min(self._filled, _SIZE_BYTES)])
+        return bytes(self._small_view[self._start : min(self._end, self._start + 2 * _SIZE_BYTES)])
+
     def _start_large(self, size: int, first: int, held: int) -> None:
         at_once = max(self._largest_seen, _UNEARNED_SIZE_BYTES_MAX)
         self._large = memoryview(bytearray(min(size, at_once)))

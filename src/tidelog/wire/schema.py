@@ -321,7 +321,7 @@ def _declare(cls: type[C], *, kw_only: bool) -> type[C]:
     namespace["__init__"] = _make_init(cls.__name__, fields, kw_only)
     namespace["__eq__"] = _equal
     namespace["__hash__"] = None
-    namespace["__repr__"] = _repr
+    namespace.setdefault("__repr__", _repr)  # a message with a secret has one that does not show it
     metaclass: Any = type(cls)
     declared = metaclass(cls.__name__, cls.__bases__, namespace)
     declared.__qualname__ = cls.__qualname__

@@ -12,7 +12,7 @@ from tidelog.wire.schema import Layout, WireType, layout_of
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas in a way that Python 3.11 deprecates
     _modules: tuple[Any, ...] = tuple(
-        import_module(f"kafka.protocol.{name}") for name in ("producer", "consumer", "metadata", "admin")
+        import_module(f"kafka.protocol.{name}") for name in ("producer", "consumer", "metadata", "admin", "sasl")
     )
 
 

@@ -76,7 +76,8 @@ import tidelog
 loaded = set(sys.modules) - before - {"tidelog", "__future__"}
 assert not loaded, loaded
 from tidelog import Consumer, Producer, Admin, aio
-for heavy in ("pyarrow", "rich", "click", "unittest", "difflib", "email", "tidelog.server", "tidelog.log"):
+for heavy in ("pyarrow", "rich", "click", "unittest", "difflib", "email", "hmac", "tempfile", "tidelog.server",
+              "tidelog.log", "tidelog.io.tls", "tidelog.security", "tidelog.net.security", "tidelog.client.security"):
     assert heavy not in sys.modules, heavy
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

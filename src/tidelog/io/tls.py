@@ -1,0 +1,214 @@
+"""Streams over TLS: who the broker is, and who the client is, by certificates in PEM."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import tempfile
+from dataclasses import dataclass, field
+
+from tidelog.base.errors import ConfigError, NetworkError, SslAuthenticationError
+from tidelog.base.ports import Link, Receiver
+from tidelog.io.network import RealNetwork, Stream, connect_reason
+
+TO_PEM = (
+    "A PKCS#12 store becomes PEM by `openssl pkcs12 -in store.p12 -out store.pem`,"
+    " a JKS store becomes PKCS#12 by `keytool -importkeystore -srckeystore store.jks -destkeystore store.p12`"
+)
+_BEGIN = "-----BEGIN CERTIFICATE-----"
+_OTHER_NAMES = (62, 63, 64)  # of OpenSSL's verification: host, e-mail, IP address
+_OVER, _NOT_YET = 10, 9
+_UNTRUSTED = (2, 18, 19, 20, 21)  # an issuer that is not known, or a certificate that signed itself
+_ABOUT_CERTIFICATES = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "DECRYPT_ERROR")
+_NO_TLS = (
+    "WRONG_VERSION_NUMBER",
+    "RECORD_LAYER_FAILURE",
+    "HTTP_REQUEST",
+    "PACKET_LENGTH_TOO_LONG",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """Whom a client trusts, and who it says that it is. Files, or what would stand in them, in PEM.
+
+    Attributes:
+        authorities_path: a file of those who are trusted; None, like `authorities`, for those of the system.
+        certificate_path: a file of the client's certificate, those that lead to an authority, and its key.
+        certificate_chain, key: the same in two parts.
+        key_password: of the key, where that is encrypted.
+        checks_host_name: whether the broker's certificate has to be for the name that it is called by.
+    """
+
+    authorities_path: str | None = None
+    authorities: str | None = None
+    certificate_path: str | None = None
+    certificate_chain: str | None = None
+    key: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+    checks_host_name: bool = True
+
+
+def client_context(certificates: Certificates) -> ssl.SSLContext:
+    """What a client's connections are made with: TLS 1.2 or newer.
+
+    Raises:
+        ConfigError: a file cannot be read, or is not what it should be. Names the option.
+    """
+    path, given = certificates.authorities_path, certificates.authorities
+    what = f"ssl_truststore_location={path!r}" if path is not None else "ssl_truststore_certificates"
+    try:
+        context = ssl.create_default_context(cafile=path, cadata=given)
+    except (OSError, ValueError) as error:
+        if isinstance(error, ssl.SSLError) or not isinstance(error, OSError):
+            raise ConfigError(f"{what}: no certificate in PEM: it begins with {_BEGIN}. {TO_PEM}") from None
+        raise ConfigError(f"{what}: it cannot be read: {error.strerror}") from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = certificates.checks_host_name
+    if certificates.certificate_path is not None:
+        what = f"ssl_keystore_location={certificates.certificate_path!r}"
+        _load_certificate(context, certificates.certificate_path, what, certificates.key_password)
+    elif certificates.certificate_chain is not None:
+        both = f"{certificates.key or ''}\n{certificates.certificate_chain}"
+        descriptor, name = tempfile.mkstemp(prefix="tidelog-")  # OpenSSL reads files alone; this one is ours alone
+        try:
+            with os.fdopen(descriptor, "w") as file:
+                file.write(both)
+            _load_certificate(context, name, "ssl_keystore_certificate_chain", certificates.key_password)
+        finally:
+            os.unlink(name)
+    return context
+
+
+def _load_certificate(context: ssl.SSLContext, path: str, what: str, password: str | None) -> None:
+    try:
+        context.load_cert_chain(path, password=lambda: password or "")  # without one, OpenSSL asks the terminal
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            why = "the key is not that of the first certificate"
+        elif "BEGIN ENCRYPTED PRIVATE KEY" in _text(path) or "Proc-Type: 4,ENCRYPTED" in _text(path):
+            why = "the key cannot be decrypted: ssl_key_password is " + ("wrong" if password else "missing")
+        else:
+            why = f"a certificate and its private key are expected, both in PEM ({_BEGIN}). {TO_PEM}"
+        raise ConfigError(f"{what}: {why}") from None
+    except OSError as error:
+        raise ConfigError(f"{what}: it cannot be read: {error.strerror}") from None
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+class TlsNetwork(RealNetwork):
+    """Connects over TLS.
+
+    Args:
+        context: with what is trusted, and with the client's certificate if it has one.
+        certificates: what the context was made of; None if it is the caller's own.
+    """
+
+    def __init__(self, context: ssl.SSLContext, certificates: Certificates | None = None) -> None:
+        self.context = context
+        self._certificates = certificates
+
+    async def connect(self, host: str, port: int, receiver: Receiver) -> Link:
+        """Open a stream and shake hands. `receiver.on_closed` is called once, whenever and whyever it ends.
+
+        Raises:
+            SslAuthenticationError: one side does not accept the other, or speaks no TLS.
+            NetworkError: names the address and the reason. Its cause is a `ConnectionError` if the peer hung up, as one
+                does that speaks no TLS.
+        """
+        loop = asyncio.get_running_loop()
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            _, stream = await loop.create_connection(
+                lambda: _TlsStream(receiver, loop, where, self._certificates),
+                host,
+                port,
+                ssl=self.context,
+                server_hostname=host,
+            )
+        except ssl.SSLError as error:
+            raise handshake_error(where, error, self._certificates) from None
+        except (ConnectionResetError, ConnectionAbortedError, BrokenPipeError) as error:
+            raise NetworkError(
+                f"cannot connect to {where}: it hung up during the TLS handshake; does its listener speak TLS?"
+            ) from error
+        except OSError as error:
+            raise NetworkError(f"cannot connect to {where}: {connect_reason(error)}") from None
+        return stream
+
+
+class _TlsStream(Stream):
+    """A stream whose end may be for the client's certificate: with TLS 1.3 that is said after the handshake."""
+
+    def __init__(
+        self, receiver: Receiver, loop: asyncio.AbstractEventLoop, where: str, certificates: Certificates | None
+    ) -> None:
+        super().__init__(receiver, loop)
+        self._where = where
+        self._certificates = certificates
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if isinstance(exc, ssl.SSLError) and _is_alert(exc):
+            exc = handshake_error(self._where, exc, self._certificates)
+        super().connection_lost(exc)
+
+
+def _is_alert(error: ssl.SSLError) -> bool:
+    reason = error.reason or ""
+    return "ALERT" in reason and any(word in reason for word in (*_ABOUT_CERTIFICATES, "HANDSHAKE_FAILURE"))
+
+
+def handshake_error(where: str, error: ssl.SSLError, certificates: Certificates | None) -> SslAuthenticationError:
+    """What is wrong, with whom, and what to do about it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return SslAuthenticationError(f"{where}: {_why_unverified(where, error, certificates)}")
+    reason = error.reason or str(error)
+    if reason in _NO_TLS:
+        return SslAuthenticationError(
+            f"{where} does not speak TLS: it answers the TLS handshake with something else."
+            f" If its listener is PLAINTEXT or SASL_PLAINTEXT, set security_protocol to that"
+        )
+    alert = reason.replace("_", " ").lower()
+    if _is_alert(error):
+        has_own = certificates is None or bool(certificates.certificate_path or certificates.certificate_chain)
+        if not has_own:
+            return SslAuthenticationError(
+                f"{where}: the broker refuses the connection ({alert}), and this client shows no certificate:"
+                " if the listener wants one (ssl.client.auth=required), set ssl_keystore_location"
+            )
+        return SslAuthenticationError(
+            f"{where}: the broker refuses the connection ({alert}): it may not trust the authority of this client's"
+            " certificate (ssl_keystore_location), or the certificate has expired"
+        )
+    return SslAuthenticationError(f"{where}: the TLS handshake failed: {alert}")
+
+
+def _why_unverified(where: str, error: ssl.SSLCertVerificationError, certificates: Certificates | None) -> str:
+    said, code = error.verify_message.rstrip("."), error.verify_code
+    if code in _OTHER_NAMES:
+        return (
+            f"the broker's certificate is for another name ({said}). Connect by a name that it is for, or have the"
+            " broker's certificate and advertised.listeners agree; ssl_endpoint_identification_algorithm='' checks no"
+            " name, and lets anybody whose certificate is trusted be the broker"
+        )
+    if code == _OVER:
+        return f"the broker's certificate is too old ({said}): the broker needs a new one, or the clock here is wrong"
+    if code == _NOT_YET:
+        return f"the broker's certificate is not valid yet ({said}): is the clock right, here and there?"
+    if code in _UNTRUSTED:
+        trusted = "those that the ssl_context trusts"
+        if certificates is not None:
+            path = certificates.authorities_path
+            trusted = "the system's, since no ssl_truststore_location is given"
+            if path is not None or certificates.authorities is not None:
+                trusted = f"those in {path}" if path is not None else "those in ssl_truststore_certificates"
+        return (
+            f"the broker's certificate is signed by no authority that is trusted here ({said}). Trusted are {trusted}:"
+            " name a file with the authority's certificate in ssl_truststore_location"
+        )
+    return f"the broker's certificate is not accepted: {said}"

@@ -1,0 +1,1 @@
+"""Who a peer is, as pure machines: the exchanges of SASL."""
