@@ -199,6 +199,28 @@ def test_a_member_that_waits_for_an_answer_when_its_time_is_over_is_out_if_it_ga
     assert ("a" in world.group.subscriptions) == gives_up
 
 
+def test_a_member_that_keeps_its_partitions_is_out_in_time_though_others_are_being_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(consumer_members, "AT_ONCE_MAX", 0)
+    world = Large(AT_ONCE, topics={"t": 4})
+    for one in "ab":
+        world.join(one)
+        world.all_pieces()
+    world.beat("a", 1)
+    world.all_pieces()
+    assert world.group.current("a").revoking
+    world.now_ms += 30_000
+    for one in "ab":
+        world.beat(one, world.group.current(one).member_epoch)
+        world.all_pieces()
+    world.now_ms += 30_000
+    waiting = world.beat("b", world.group.current("b").member_epoch)
+    assert waiting not in world.answers
+    world.coordinator.on_time(now_ms=world.now_ms, wall_ms=world.wall_ms)
+    assert set(world.group.subscriptions) == {"b"}
+
+
 def test_a_leader_that_fails_within_leaves_what_the_next_one_goes_on_from(world: Large) -> None:
     for one in ("a", "b"):
         world.join(one)
@@ -220,19 +242,23 @@ def test_a_leader_that_fails_within_leaves_what_the_next_one_goes_on_from(world:
     assert sum(len(world.owned(one)) for one in "abc") == MANY
 
 
-def test_a_group_that_is_gone_meanwhile_leaves_nobody_waiting(world: Large) -> None:
-    waiting = world.join("a")
-    world.piece()
-    world.heard(world.beat("a", -1))
-    request_id = world.request_id()
-    world.coordinator.on_delete_group(request_id, "g", now_ms=world.now_ms, wall_ms=world.wall_ms)
-    world.drive()
-    world.all_pieces()
-    assert world.refused(waiting) is Code.COORDINATOR_LOAD_IN_PROGRESS, "Java's consumer asks again then"
-    assert "g" not in world.consumers.groups
-    again = world.join("a")
-    world.all_pieces()
-    assert world.told(world.heard(again)) == {"t": set(range(MANY))}
+def test_a_group_that_is_gone_meanwhile_leaves_nobody_waiting_and_does_not_come_back() -> None:
+    for count in range(100):
+        world = Large(AT_ONCE, topics={"t": MANY})
+        waiting = world.join("a")
+        for _ in range(count):
+            world.piece()
+        if waiting in world.answers:
+            break
+        world.heard(world.beat("a", -1))
+        world.delete_group()
+        world.all_pieces()
+        assert world.refused(waiting) is Code.COORDINATOR_LOAD_IN_PROGRESS, "Java's consumer asks again then"
+        assert "g" not in world.consumers.groups, count
+        again = world.join("a")
+        world.all_pieces()
+        assert world.told(world.heard(again)) == {"t": set(range(MANY))}
+    assert count > 3, "it went at several places"
 
 
 def test_what_no_batch_holds_is_refused(world: Large) -> None:

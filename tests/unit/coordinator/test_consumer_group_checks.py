@@ -476,7 +476,7 @@ def test_a_classic_member_says_what_it_wants_in_a_version() -> None:
         assert read_subscription(metadata).topics == ["u", "t", "u"]
     newer = (9).to_bytes(2) + encode(ConsumerProtocolSubscription(topics=["t"], user_data=None), 3) + b"more"
     assert read_subscription(newer).topics == ["t"]
-    for damaged in (b"", b"\\0", b"\\xff\\xff" + newer[2:], b"\\0\\0\\0"):
+    for damaged in (b"", b"\0", b"\xff\xff" + newer[2:], b"\0\0\0"):
         with pytest.raises(MalformedMessageError):
             read_subscription(damaged)
     kept = classic_subscription(

@@ -255,6 +255,16 @@ def test_a_group_is_described_with_its_members() -> None:
     assert world.refused(world.describe("h")) is Code.GROUP_ID_NOT_FOUND
 
 
+def test_a_group_is_described_by_a_leader_that_does_not_know_the_topics_yet() -> None:
+    """Members and epochs are told of; topics without names are not."""
+    world = Consumers(AT_ONCE)
+    world.enter("a")
+    world.consumers.members.topics = None
+    described = world.consumer_group()
+    assert (described.error_code, described.group_epoch) == (0, 1)
+    assert [(one.member_id, one.assignment.topic_partitions) for one in described.members] == [("a", [])]
+
+
 def test_groups_are_listed_by_their_types() -> None:
     world = Consumers(AT_ONCE)
     world.enter("a")

@@ -40,6 +40,39 @@ def test_names_add_to_a_pattern() -> None:
     assert world.told(world.heard(world.beat("a", 1))) == {"abc": {0}, "xyz": {0}}
 
 
+def test_a_pattern_that_matches_what_others_name_has_its_member_share_it() -> None:
+    """The topics of the group are the same as before; who reads them is not."""
+    world = Consumers(AT_ONCE, topics={"abc": 2})
+    world.enter("a", topics=["abc"])
+    world.enter("b", topics=None, pattern="ab.*")
+    world.pass_ms(0)
+    for _ in range(2):
+        for member_id in "ab":
+            current = world.group.current(member_id)
+            owned = {"abc": [one for partitions in current.assigned.values() for one in partitions]}
+            world.heard(world.beat(member_id, current.member_epoch, owned=owned))
+    assert [len(world.group.current(one).assigned) for one in "ab"] == [1, 1]
+
+
+def test_a_pattern_whose_topics_find_no_room_any_more_leaves_its_member_none_of_them() -> None:
+    """Another names them, so the topics of the group stay; who reads them is another than before."""
+    world = Consumers(AT_ONCE, topics={"abc": 2})
+    world.enter("a", topics=["abc"])
+    world.enter("b", topics=None, pattern="ab.*")
+    world.pass_ms(0)
+    assert world.group.matched["ab.*"].topics == {"abc"}
+    for member_id in "ab":
+        world.heard(world.beat(member_id, world.group.current(member_id).member_epoch, owned={"abc": []}))
+    world.memory.limit_bytes = world.memory.used_bytes
+    world.make(abd=1)
+    world.pass_ms(0)
+    assert world.group.matched["ab.*"].topics == frozenset()
+    world.memory.limit_bytes *= 2
+    answer = world.heard(world.beat("b", world.group.current("b").member_epoch, owned={}))
+    assert world.told(answer) == {}
+    assert not world.group.target("b")
+
+
 def test_internal_topics_match_no_pattern() -> None:
     world = world_with(".*", __consumer_offsets=1, abc=1)
     assert set(world.group.topics) == {"abc"}

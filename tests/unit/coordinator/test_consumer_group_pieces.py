@@ -201,15 +201,17 @@ def test_what_a_member_has_is_told_in_short_pieces(count: int) -> None:
     assert [part.topic_id for part in told.topic_partitions] == topics(count)
 
 
+@pytest.mark.parametrize("letter", ["\u20ac", "\U0001f600"])
 @pytest.mark.parametrize(
     ("name_length", "topic_count", "partition_count"),
     [(1, 1, 1), (1, 1, 0), (30_000, 1, 1), (1, 1_000, 1), (1, 1, 10_000), (10, 100, 100)],
 )
 def test_it_is_known_beforehand_that_a_record_takes_no_more_than_so_much(
-    name_length: int, topic_count: int, partition_count: int
+    name_length: int, topic_count: int, partition_count: int, letter: str
 ) -> None:
     target = {topic: frozenset(range(10**6, 10**6 + partition_count)) for topic in topics(topic_count)}
-    for group_id, member_id in (("\u20ac" * (name_length // 3 + 1), "m"), ("g", "\u20ac" * (name_length // 3 + 1))):
+    name = letter * (name_length // len(letter.encode()) + 1)
+    for group_id, member_id in ((name, "m"), ("g", name)):
         record = recorded.target_record(group_id, member_id, target)
         taken = sum(len(one or b"") for one in record)
         bound = _size_bytes(group_id, member_id, target)

@@ -10,8 +10,8 @@ from tidelog.base.errors import Code, CorruptLogError
 from tidelog.base.ids import Offset
 from tidelog.coordinator.groups import GroupCoordinator, GroupSettings
 from tidelog.coordinator.groups.consumer import recorded
-from tidelog.coordinator.groups.consumer.group import ConsumerGroup
-from tidelog.coordinator.groups.consumer.member import CurrentAssignment, current_of
+from tidelog.coordinator.groups.consumer.group import ConsumerGroup, MatchedTopics
+from tidelog.coordinator.groups.consumer.member import ConsumerSubscription, CurrentAssignment, current_of
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
 from tidelog.coordinator.groups.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -146,9 +146,12 @@ def test_a_log_of_an_older_kafka_has_no_assignment_epochs() -> None:
         assigned_partitions=[CurrentAssignmentPartitions(T, [1, 2])],
         partitions_pending_revocation=[CurrentAssignmentPartitions(T, [3], [2])],
     )
-    assert current_of(value) == CurrentAssignment(
-        5, 4, ConsumerMemberState.UNREVOKED_PARTITIONS, {T: {1: 5, 2: 5}}, {T: {3: 2}}
+    expected = CurrentAssignment(5, 4, ConsumerMemberState.UNREVOKED_PARTITIONS, {T: {1: 5, 2: 5}}, {T: {3: 2}})
+    assert current_of(value) == expected
+    key = encode_key(
+        GroupRecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, MemberRecordKey(group_id="g", member_id="m")
     )
+    assert replayed([(key, encode_value(value, 0))])["g"].current("m") == expected
 
 
 def test_a_state_that_is_not_known_is_found_out() -> None:
@@ -159,6 +162,40 @@ def test_a_state_that_is_not_known_is_found_out() -> None:
 def test_tombstones_of_what_is_not_there_make_nothing() -> None:
     group = ConsumerGroup("g")
     assert not replayed([*recorded.group_tombstones(group), *recorded.member_tombstones("g", "a")])
+
+
+SUBSCRIPTION = ConsumerSubscription("client", "host", "i", None, ("t",), "ab.*", 5)
+CURRENT = CurrentAssignment(2, 1, ConsumerMemberState.UNREVOKED_PARTITIONS, {T: {0: 1}}, {T: {1: 2}})
+RECORDS = {
+    "group": recorded.group_record("g", 3, 7),
+    "member": recorded.member_record("g", "a", SUBSCRIPTION),
+    "target epoch": recorded.target_epoch_record("g", 2, 9),
+    "target": recorded.target_record("g", "a", {T: frozenset((0,))}),
+    "current": recorded.current_record("g", "a", CURRENT),
+    "pattern": recorded.pattern_record("g", "ab.*", MatchedTopics(frozenset(("abc",)), 1, 2)),
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_and_its_tombstone_leave_what_a_log_without_them_does(name: str) -> None:
+    """Compaction takes both away, whenever it likes."""
+    others = [record for one, record in RECORDS.items() if one != name]
+    without = replayed(list(others))["g"].canonical()
+    assert replayed([*others, RECORDS[name]])["g"].canonical() != without
+    assert replayed([*others, RECORDS[name], (RECORDS[name][0], None)])["g"].canonical() == without
+    assert not replayed([RECORDS[name], (RECORDS[name][0], None)])
+
+
+@pytest.mark.parametrize("assigned_at_ms", [None, 9])
+def test_all_records_of_a_group_make_that_group(assigned_at_ms: int | None) -> None:
+    """One that was a classic group until now has a target assignment, which nobody here made."""
+    group = ConsumerGroup("g")
+    group.set_epoch(3, 7)
+    group.set_target_epoch(3, assigned_at_ms)
+    group.set_subscription("a", SUBSCRIPTION)
+    group.set_target("a", {T: frozenset((0, 1))})
+    group.set_current("a", CURRENT)
+    assert replayed(list(recorded.whole_group(group)))["g"].canonical() == group.canonical()
 
 
 def test_a_copy_is_the_same() -> None:

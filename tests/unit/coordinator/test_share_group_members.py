@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from support.fixtures.coordinated_consumers import Consumers
@@ -274,6 +276,38 @@ def test_new_partitions_and_topics_are_read_with_a_later_heartbeat() -> None:
     settle(world)
     assert world.reads("a") == {"t": {0, 1, 2}, "u": {0, 1}}
     assert world.starts("u") == {0: None, 1: None}
+
+
+def test_metadata_that_changes_no_topic_of_a_group_raises_no_epoch() -> None:
+    world = world_of("a", "b", t=4, u=1)
+    for member_id in "ab":
+        world.share_heard(world.share_beat(member_id, world.share_group.current(member_id).member_epoch, topics=["t"]))
+    settle(world)
+    epoch, read = world.share_group.epoch, [world.reads(one) for one in "ab"]
+    events: tuple[Callable[[], None], ...] = (
+        lambda: world.make(u=2),
+        lambda: world.tell("t"),
+        lambda: world.tell(has_moved=True),
+        world.fail_over,
+    )
+    for happens in events:
+        happens()
+        settle(world)
+        assert world.share_group.epoch == epoch
+        assert [world.reads(one) for one in "ab"] == read
+
+
+def test_a_topic_whose_partitions_come_to_other_racks_raises_the_epoch_once() -> None:
+    """As in Kafka: an assignor may look at racks (KIP-1101)."""
+    world = world_of("a", "b", t=4)
+    epoch = world.share_group.epoch
+    world.racks[1] = "elsewhere"
+    world.tell(has_moved=True)
+    settle(world)
+    assert world.share_group.epoch == epoch + 1
+    world.fail_over()
+    settle(world)
+    assert world.share_group.epoch == epoch + 1
 
 
 def test_a_topic_that_is_deleted_and_made_anew_is_another_one() -> None:

@@ -101,19 +101,21 @@ def sorted_names(names: Iterable[str], pace: Pace) -> Pieces[list[str]]:
 
 
 def _sorted(elements: Iterable[T], key: Callable[[T], Any], pace: Pace) -> Pieces[list[T]]:
-    runs: list[list[T]] = [[]]
+    runs: list[list[T]] = []
+    run: list[T] = []
     for element in elements:
-        runs[-1].append(element)
-        if len(runs[-1]) >= PIECE:
-            runs[-1].sort(key=key)
-            runs.append([])
+        run.append(element)
+        if len(run) >= PIECE:
+            run.sort(key=key)
+            runs.append(run)
+            run = []
         if pace.counts(1):
             yield
-    runs[-1].sort(key=key)
-    if len(runs) == 1:
-        return runs[0]
+    run.sort(key=key)
+    if not runs:
+        return run
     found: list[T] = []
-    for element in merge(*runs, key=key):
+    for element in merge(*runs, run, key=key):
         found.append(element)
         if pace.counts(2):
             yield

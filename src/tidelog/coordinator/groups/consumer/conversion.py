@@ -40,8 +40,8 @@ def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
         MalformedMessageError: it speaks another protocol than that of consumers, or names too many topics.
     """
     version = int.from_bytes(metadata[:VERSION_SIZE_BYTES], signed=True)
-    if len(metadata) < VERSION_SIZE_BYTES or version < 0:
-        raise MalformedMessageError("the metadata of a member hold no version")
+    if version < 0:
+        raise MalformedMessageError(f"the metadata of a member are of version {version}, and there is none below 0")
     wanted = decode(
         ConsumerProtocolSubscription,
         metadata,

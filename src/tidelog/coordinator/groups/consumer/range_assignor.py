@@ -32,7 +32,7 @@ def range_(members: Members, partition_counts: Mapping[TopicId, int]) -> Pieces[
         if pace.counts(1):
             yield
         for topic in members[member_id].topics:
-            if partition_counts.get(topic, 0) > 0:
+            if partition_counts.get(topic):
                 subscribers.setdefault(topic, []).append(index)
             if pace.counts(1):
                 yield

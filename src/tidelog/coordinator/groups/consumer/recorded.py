@@ -127,8 +127,9 @@ def group_tombstones(group: ConsumerGroup) -> Iterator[KeyValue]:
 
 
 def whole_group(group: ConsumerGroup) -> Iterator[KeyValue]:
-    """All records of a group."""
-    yield group_record(group.group_id, group.epoch or 0, group.metadata_hash)
+    """All records of a group that has an epoch."""
+    assert group.epoch is not None
+    yield group_record(group.group_id, group.epoch, group.metadata_hash)
     for member_id, subscription in group.subscriptions.items():
         yield member_record(group.group_id, member_id, subscription)
     for member_id, target in group.targets.items():

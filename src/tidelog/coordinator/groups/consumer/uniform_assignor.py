@@ -44,7 +44,7 @@ def uniform(members: Members, partition_counts: Mapping[TopicId, int]) -> Pieces
             yield
     counts: dict[TopicId, int] = {}
     for topic in (yield from sorted_topics(wanted, pace)):
-        if partition_counts.get(topic, 0) > 0:
+        if partition_counts.get(topic):
             counts[topic] = partition_counts[topic]
         if pace.counts(1):
             yield
@@ -84,7 +84,7 @@ def _level_all(owners: Owners, loads: list[int], pace: Pace) -> Pieces[None]:
         surplus.append(max(load - share - has_extra, 0))
     if any(surplus):
         yield from _drop(owners, loads, surplus, pace)
-    wanting = deque((index, share - load) for index, load in enumerate(loads) if load < share)
+    wanting = deque(index for index, load in enumerate(loads) if load < share)
     for owners_of_topic in owners.values():
         for partition, owner in enumerate(owners_of_topic):
             if pace.counts(1):
@@ -92,12 +92,12 @@ def _level_all(owners: Owners, loads: list[int], pace: Pace) -> Pieces[None]:
             if owner >= 0:
                 continue
             if not wanting:
-                wanting.extend((index, 1) for index, load in enumerate(loads) if load == share)
-            index, missing = wanting.popleft()
+                wanting.extend(index for index, load in enumerate(loads) if load == share)
+            index = wanting.popleft()
             owners_of_topic[partition] = index
             loads[index] += 1
-            if missing > 1:
-                wanting.append((index, missing - 1))
+            if loads[index] < share:
+                wanting.append(index)
 
 
 def _drop(owners: Owners, loads: list[int], surplus: list[int], pace: Pace) -> Pieces[None]:
