@@ -70,6 +70,43 @@ def test_who_joins_a_large_group_is_answered_with_what_it_was_assigned(world: La
     assert (answer.member_epoch, world.told(answer)) == (1, {"t": set(range(MANY))})
 
 
+def test_who_has_much_is_told_of_it_between_other_requests_and_only_if_it_says_everything(world: Large) -> None:
+    world.join("a")
+    world.all_pieces()
+    assert world.told(world.heard(world.beat("a", 1))) is None
+    everything = world.beat("a", 1, topics=["t"], owned={"t": range(MANY)}, rebalance_ms=60_000)
+    assert everything not in world.answers
+    world.all_pieces()
+    assert world.told(world.heard(everything)) == {"t": set(range(MANY))}
+
+
+def test_who_has_little_and_is_to_have_much_is_moved_on_between_other_requests() -> None:
+    world = Large(AT_ONCE, topics={"t": 2})
+    for one in "ab":
+        world.join(one)
+    world.settle("a", "b")
+    world.make(t=MANY)
+    world.beat("a", 2)
+    world.all_pieces()
+    assert sum(map(len, world.group.target("b").values())) == MANY // 2
+    everything = world.beat("b", 2, topics=["t"], owned={"t": world.owned("b")}, rebalance_ms=60_000)
+    assert everything not in world.answers
+    world.all_pieces()
+    assert len((world.told(world.heard(everything)) or {})["t"]) == MANY // 2
+
+
+def test_large_groups_have_their_turns_one_after_the_other() -> None:
+    world = Large(AT_ONCE, topics={"t": MANY, "u": AT_ONCE_MAX + 1})
+    first = world.join("a", group_id="first")
+    second = world.beat("b", 0, topics=("u",), owned={}, rebalance_ms=60_000, group_id="second")
+    assert not {first, second} & world.answers.keys()
+    while second not in world.answers:
+        world.piece()
+    assert first not in world.answers, "it has more to do, and came first"
+    world.all_pieces()
+    world.heard(first)
+
+
 def test_whoever_asks_meanwhile_waits_and_the_next_assignment_is_for_them(world: Large) -> None:
     world.join("a")
     world.all_pieces()
@@ -165,6 +202,28 @@ def test_a_member_that_is_moved_on_in_pieces_has_its_time_to_give_up(
                 world.beat(one, world.group.current(one).member_epoch, owned=owned if one == "a" else None)
                 world.all_pieces()
     assert ("a" in world.group.subscriptions) == moves
+
+
+def test_what_is_done_in_pieces_is_done_when_its_piece_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From then on the next assignment is put off, and a member has its time to give up."""
+    monkeypatch.setattr(consumer_members, "AT_ONCE_MAX", 0)
+    world = Large(AT_ONCE, topics={"t": 4})
+    world.pass_ms(100_000)
+    for one in "ab":
+        world.join(one)
+        world.all_pieces()
+    assert world.group.assigned_at_ms == world.wall_ms
+    world.beat("a", 1)
+    world.all_pieces()
+    assert world.group.current("a").revoking
+    for passed_ms in (30_000, 29_999):
+        world.pass_ms(passed_ms)
+        assert set(world.group.subscriptions) == {"a", "b"}
+        for one in "ab":
+            world.beat(one, world.group.current(one).member_epoch)
+            world.all_pieces()
+    world.pass_ms(1)
+    assert set(world.group.subscriptions) == {"b"}
 
 
 @pytest.mark.parametrize("gives_up", [True, False])

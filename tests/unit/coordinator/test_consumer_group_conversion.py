@@ -190,6 +190,29 @@ def test_a_group_that_is_a_classic_one_again_takes_no_memory_as_a_consumer_group
     assert world.memory.used_bytes == world.coordinator.groups["g"].size_bytes
 
 
+def test_a_group_that_goes_to_and_fro_is_of_one_kind_for_the_next_leader() -> None:
+    """Back before its members have joined again: what it was in between is in the log already."""
+    world, classic = upgraded()
+    world.heard(world.beat("a", -1))
+    assert not world.consumers.groups
+    world.enter("b")
+    world.fail_over()
+    assert not world.coordinator.groups
+    assert set(world.group.subscriptions) == {"b", classic}
+
+
+def test_a_group_that_is_a_classic_one_again_waits_for_nobody_whose_session_is_over() -> None:
+    world, classic = upgraded()
+    silent = world.taken(world.join(api_version=3), JoinGroupResponse).member_id
+    world.heard(world.beat("a", -1))
+    assert set(world.coordinator.groups["g"].members) == {classic, silent}
+    joined = world.join(classic)
+    world.pass_ms(SESSION_MS - 1)
+    assert joined not in world.answers
+    world.pass_ms(1)
+    assert len(world.taken(joined, JoinGroupResponse).members) == 1
+
+
 def test_a_group_that_no_batch_holds_as_a_classic_one_stays_and_serves_its_classic_members() -> None:
     world, classic = upgraded()
     world.coordinator.batch_size_bytes_max = 400  # holds a change, and not all of the group

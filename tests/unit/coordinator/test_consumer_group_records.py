@@ -29,7 +29,9 @@ def replayed(log: list[tuple[bytes, bytes | None]]) -> dict[str, ConsumerGroup]:
     coordinator = GroupCoordinator(0, AT_ONCE, rng=CountingRng())
     for offset, (key, value) in enumerate(log):
         coordinator.replay(key, value, Offset(offset))
-    return coordinator.consumer_groups.groups
+    groups = coordinator.consumer_groups.groups
+    assert coordinator._journal.state.consumer_groups_bytes == sum(one.size_bytes for one in groups.values())
+    return groups
 
 
 def test_a_first_heartbeat_is_one_batch_of_all_its_records() -> None:

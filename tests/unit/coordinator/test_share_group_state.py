@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 import pytest
@@ -19,6 +19,7 @@ from tidelog.coordinator.groups.consumer.known_topics import KnownTopics, Topics
 from tidelog.coordinator.groups.consumer.member import NAME_BYTES
 from tidelog.coordinator.groups.group import GROUP_BYTES
 from tidelog.coordinator.groups.member import MEMBER_BYTES
+from tidelog.coordinator.groups.share import recorded
 from tidelog.coordinator.groups.share.group import PARTITION_BYTES, ShareGroup, ShareGroupState
 from tidelog.coordinator.groups.share.group_change import ShareGroupChange
 from tidelog.coordinator.groups.share.member import (
@@ -45,6 +46,7 @@ from tidelog.coordinator.groups.share.states import (
     record_bytes_of,
     states_of,
 )
+from tidelog.journal import KeyValue
 from tidelog.metadata.image import MetadataImage
 
 T, U, V = (TopicId(UUID(int=number)) for number in (1, 2, 3))
@@ -304,3 +306,43 @@ def test_as_many_partitions_find_room_in_a_record_as_its_bytes_allow(count: int)
 
 def test_ids_are_of_all_partitions_in_their_order() -> None:
     assert list(ids_of({T: topic("t", 2, 0), U: topic("uu", 1)})) == ids((T, 0), (T, 2), (U, 1))
+
+
+# Records.
+
+
+def shared_records() -> dict[str, KeyValue]:
+    """One of each type."""
+    pace = Pace()
+    states = RecordedStates({T: topic("t", 0)}, {U: topic("uu", 1)}, {V: "vvv"})
+    return {
+        "group": recorded.group_record("g", 3, 7),
+        "member": finished(recorded.member_record("g", "a", ShareSubscription("c", "h", "r", ("t",)), pace)),
+        "target epoch": recorded.target_epoch_record("g", 2, 9),
+        "target": finished(recorded.target_record("g", "a", {T: frozenset((0,))}, pace)),
+        "current": finished(recorded.current_record("g", "a", ShareCurrent(2, 1, {T: frozenset((0,))}), pace)),
+        "states": finished(recorded.states_record("g", states, pace)),
+    }
+
+
+def made_of(records: list[KeyValue]) -> tuple[dict[str, Mapping[str, object]], int]:
+    """The groups that a log makes, and the bytes that they take."""
+    groups: dict[str, ShareGroup] = {}
+    taken = sum(recorded.apply(groups, record) for record in records)
+    assert taken == sum(group.size_bytes for group in groups.values())
+    return {group_id: group.canonical() for group_id, group in groups.items()}, taken
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+@pytest.mark.parametrize("name", shared_records())
+def test_a_record_and_its_tombstone_leave_what_a_log_without_them_does(name: str, is_read: bool) -> None:
+    """Compaction takes both away, whenever it likes. Who wrote a record knows what it says, and others read it."""
+    records = shared_records()
+    if is_read:
+        records = {one: (key, bytes(value or b"")) for one, (key, value) in records.items()}
+    record = records.pop(name)
+    tombstone = record[0], None
+    without = made_of(list(records.values()))
+    assert made_of([*records.values(), record]) != without
+    assert made_of([tombstone, *records.values(), record, tombstone]) == without
+    assert made_of([tombstone, record, tombstone]) == ({}, 0)

@@ -9,7 +9,9 @@ import pytest
 
 from mutants.known import StaleError, load_known
 from mutants.mutations import mutants_of
-from mutants.run_mutants import main
+from mutants.run_mutants import ROOT, TARGETS, main
+
+KNOWN = ROOT / "tests" / "mutants"
 
 SOURCE = '''"""A docstring."""
 LIMIT: int | None = 3
@@ -111,6 +113,15 @@ def test_what_is_known_is_found_by_the_words_that_change(tmp_path: Path) -> None
     known = load_known(path, rows, mutants)
     assert known.equivalents == {("one.py One.two", "7", "(8)", 1): "it is"}
     assert {known.rules_of(mutant) for mutant in mutants} == {(), ("4a",)}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_what_is_known_of_mutants_is_of_those_that_there_are(name: str) -> None:
+    """Otherwise none of the package can be tried."""
+    target = TARGETS[name]
+    paths = sorted(target.sources.glob("*.py"))
+    mutants = (mutant for path in paths for mutant in mutants_of(path.name, path.read_text()))
+    assert load_known(KNOWN / target.known, ROOT / "docs" / "kips.md", mutants)
 
 
 def test_a_file_that_is_not_there_is_named_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:

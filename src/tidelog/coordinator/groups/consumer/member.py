@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups.consumer.assignment import Assignment
 from tidelog.coordinator.groups.consumer_group_records import (
@@ -157,7 +158,11 @@ NEW_MEMBER = CurrentAssignment()
 
 
 def current_of(value: ConsumerGroupCurrentMemberAssignmentValue) -> CurrentAssignment:
-    """What a record tells of a member. A log of Kafka before 4.3 has no epochs: the member's own counts then."""
+    """What a record tells of a member. A log of Kafka before 4.3 has no epochs: the member's own counts then.
+
+    Raises:
+        CorruptLogError: it has another number of epochs than of partitions.
+    """
     try:
         state = ConsumerMemberState(value.state)
     except ValueError:
@@ -184,7 +189,12 @@ def _held(recorded: Iterable[CurrentAssignmentPartitions], member_epoch: int) ->
     found: dict[TopicId, dict[int, int]] = {}
     for one in recorded:
         epochs = one.assignment_epochs or [member_epoch] * len(one.partitions)
-        found.setdefault(TopicId(one.topic_id), {}).update(zip(one.partitions, epochs, strict=False))
+        try:
+            found.setdefault(TopicId(one.topic_id), {}).update(zip(one.partitions, epochs, strict=True))
+        except ValueError as error:
+            raise CorruptLogError(
+                "the assignment of a member has another number of epochs than of partitions"
+            ) from error
     return {topic: partitions for topic, partitions in found.items() if partitions}
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
-from tidelog.base.errors import CorruptLogError
 from tidelog.coordinator.groups.consumer.assignment import Assignment
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup, MatchedTopics
 from tidelog.coordinator.groups.consumer.member import (
@@ -175,7 +174,7 @@ def apply(groups: dict[str, ConsumerGroup], record: KeyValue) -> int:
     else:
         before_bytes = group.size_bytes
     _apply_to(group, kind, item, value)
-    if value is None and group.is_gone:
+    if group.is_gone:
         del groups[group_id]
         return -before_bytes
     return group.size_bytes - before_bytes
@@ -221,20 +220,3 @@ def _apply_meaning(group: ConsumerGroup, item: str, meaning: object) -> None:
         group.set_matched(item, meaning)
     else:
         group.set_target(item, cast(Assignment, meaning))
-
-
-def check_record(record: KeyValue) -> None:
-    """Return if `apply` would take a record of `KEY_VERSIONS` in.
-
-    Raises:
-        CorruptLogError: it is not whole, or has a version that this release does not know.
-    """
-    apply({}, record)
-    key, value = record
-    if value is None:  # `apply` reads no key of a group that is not there but to find that out
-        return
-    if record_type(key) == _CURRENT:
-        current = decode_value(ConsumerGroupCurrentMemberAssignmentValue, value)
-        for one in (*current.assigned_partitions, *current.partitions_pending_revocation):
-            if one.assignment_epochs and len(one.assignment_epochs) != len(one.partitions):
-                raise CorruptLogError("the assignment of a member has another number of epochs than of partitions")

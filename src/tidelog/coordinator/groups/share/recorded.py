@@ -206,7 +206,7 @@ def apply(groups: dict[str, ShareGroup], record: KeyValue) -> int:
     else:
         before_bytes = group.size_bytes
     _apply_to(group, kind, member_id, value)
-    if value is None and group.is_gone:
+    if group.is_gone:
         del groups[group_id]
         return -before_bytes
     return group.size_bytes - before_bytes
@@ -250,12 +250,3 @@ def _apply_meaning(group: ShareGroup, member_id: str, meaning: object) -> None:
         group.set_states(meaning)
     else:
         group.set_target(member_id, cast(Assignment, meaning))
-
-
-def check_record(record: KeyValue) -> None:
-    """Return if `apply` would take a record of `KEY_VERSIONS` in.
-
-    Raises:
-        CorruptLogError: it is not whole, or has a version that this release does not know.
-    """
-    apply({}, record)
