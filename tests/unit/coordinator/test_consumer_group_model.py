@@ -265,7 +265,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @invariant()
     def epochs_grow(self) -> None:
         group = self.world.consumers.groups.get("g")
-        if group is None or group.epoch is None:
+        if group is None or group.recorded_epoch is None:
             return
         assert group.epoch >= group.target_epoch
         known = self.world.consumers.members.known

@@ -128,7 +128,7 @@ class GroupModel(RuleBasedStateMachine):
             + sum(len(pattern) + NAME_BYTES * len(one.topics) for pattern, one in group.matched.items())
         )
         assert group.is_gone == (
-            group.epoch is None
+            group.recorded_epoch is None
             and group.target_epoch == 0
             and not (group.subscriptions or group.targets or group.currents or group.matched)
         )
@@ -146,7 +146,7 @@ class GroupModel(RuleBasedStateMachine):
         group = self.group
         if not group.subscriptions:
             expected = ConsumerGroupState.EMPTY
-        elif (group.epoch or 0) > group.target_epoch:
+        elif group.epoch > group.target_epoch:
             expected = ConsumerGroupState.ASSIGNING
         elif all(
             (one.state, one.member_epoch) == (ConsumerMemberState.STABLE, group.target_epoch)
@@ -196,7 +196,8 @@ def test_an_instance_id_is_of_the_member_that_had_it_last() -> None:
 
 def test_a_new_group_has_seen_nothing() -> None:
     group = ConsumerGroup("g")
-    assert (group.epoch, group.target_epoch, group.metadata_hash, group.consumer_count) == (None, 0, 0, 0)
+    assert (group.recorded_epoch, group.metadata_hash, group.consumer_count) == (None, 0, 0)
+    assert (group.epoch, group.target_epoch) == (0, 0)
     assert (group.seen_version, group.is_to_be_looked_at, group.topics_hash, group.indexed) == (-1, False, None, None)
     assert (group.assigned_at_ms, group.size_bytes) == (None, GROUP_BYTES + 2)
     assert group.is_gone

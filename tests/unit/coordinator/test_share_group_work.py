@@ -357,6 +357,7 @@ def test_members_stay_where_they_are_while_their_group_is_assigned(monkeypatch: 
     assert before.member_epoch < target_epoch
     assert world.share("c", "t").member_epoch == target_epoch
     assert not world.shares._runs.is_idle
+    assert world.share("d", "t").member_epoch == target_epoch, "who joins now is at the epoch of the last assignment"
     assert world.share_on("a").member_epoch == before.member_epoch
     assert world.share_group.current("a") == before
     world.share_heard(world.share_beat("a", before.member_epoch, topics=["t"]))

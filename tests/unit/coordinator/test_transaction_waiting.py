@@ -213,6 +213,7 @@ def test_nothing_happens_to_a_coordinator_that_resigned() -> None:
     for _ in range(2):
         coordinator.resign()
         world.drive()
+    assert coordinator.markers_waiting == 0, "whoever follows sends them"
     batches = len(world.batches)
     coordinator.on_time(now_ms=2**40, wall_ms=2**60)
     coordinator.on_records_lost([B], now_ms=2**40, wall_ms=2**60)

@@ -130,7 +130,7 @@ def downgraded(
     tell them that they lost what they read.
     """
     found = Group(group.group_id, memory)
-    found.generation_id = group.epoch or 0
+    found.generation_id = group.epoch
     for member_id, one in group.subscriptions.items():
         if member_id in leaving_ids:
             continue

@@ -84,7 +84,7 @@ def viewed(group: ConsumerGroup, known: KnownTopics | None, assignors: tuple[str
     return GroupView(
         group_id=group.group_id,
         state=group.state.value,
-        epoch=group.epoch or 0,
+        epoch=group.epoch,
         target_epoch=group.target_epoch,
         assignor=preferred_assignor(group.votes, assignors),
         subscriptions=dict(group.subscriptions),

@@ -63,7 +63,7 @@ class ConsumerGroup:
     """A group. Its `set_*` methods are for records only.
 
     Attributes:
-        epoch: the group epoch.
+        recorded_epoch: the group epoch that the log says; None if it says none.
         metadata_hash: of the topics that it reads, as they were seen last.
         target_epoch: the group epoch that the target assignment was made for.
         assigned_at_ms: when the target assignment was made, by the wall clock; None if never.
@@ -79,7 +79,7 @@ class ConsumerGroup:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.epoch: int | None = None
+        self.recorded_epoch: int | None = None
         self.metadata_hash = 0
         self.target_epoch = 0
         self.assigned_at_ms: int | None = None
@@ -104,17 +104,22 @@ class ConsumerGroup:
     # What it is.
 
     @property
+    def epoch(self) -> int:
+        """The group epoch."""
+        return 0 if self.recorded_epoch is None else self.recorded_epoch
+
+    @property
     def is_gone(self) -> bool:
         """Whether no record of it is left."""
         has_items = self.subscriptions or self.targets or self.currents or self.matched
-        return self.epoch is None and self.target_epoch == 0 and not has_items
+        return self.recorded_epoch is None and self.target_epoch == 0 and not has_items
 
     @property
     def state(self) -> ConsumerGroupState:
         """Follows from its members and its epochs."""
         if not self.subscriptions:
             return ConsumerGroupState.EMPTY
-        if (self.epoch or 0) > self.target_epoch:
+        if self.epoch > self.target_epoch:
             return ConsumerGroupState.ASSIGNING
         for member_id in self.subscriptions:
             current = self.current(member_id)
@@ -183,7 +188,7 @@ class ConsumerGroup:
 
     def set_epoch(self, epoch: int | None, metadata_hash: int) -> None:
         """The group; None for a tombstone."""
-        self.epoch = epoch
+        self.recorded_epoch = epoch
         self.metadata_hash = metadata_hash
 
     def set_target_epoch(self, target_epoch: int, assigned_at_ms: int | None) -> None:
@@ -303,7 +308,7 @@ class ConsumerGroup:
     def clone(self) -> ConsumerGroup:
         """A copy down to the values, which nobody changes."""
         copy = ConsumerGroup(self.group_id)
-        copy.set_epoch(self.epoch, self.metadata_hash)
+        copy.set_epoch(self.recorded_epoch, self.metadata_hash)
         copy.set_target_epoch(self.target_epoch, self.assigned_at_ms)
         for member_id, subscription in self.subscriptions.items():
             copy.set_subscription(member_id, subscription)
@@ -320,7 +325,7 @@ class ConsumerGroup:
     def canonical(self) -> Mapping[str, object]:
         """All that is recorded: two groups with the same are the same."""
         return {
-            "epochs": (self.epoch, self.metadata_hash, self.target_epoch, self.assigned_at_ms),
+            "epochs": (self.recorded_epoch, self.metadata_hash, self.target_epoch, self.assigned_at_ms),
             "subscriptions": self.subscriptions,
             "targets": self.targets,
             "currents": self.currents,

@@ -40,7 +40,7 @@ class GroupChange:
 
     def __init__(self, group: ConsumerGroup, known: KnownTopics, settings: ConsumerGroupSettings) -> None:
         self.group = group
-        self.epoch = group.epoch or 0
+        self.epoch = group.epoch
         self.metadata_hash = group.metadata_hash
         self.target_epoch = group.target_epoch
         self._known = known

@@ -126,8 +126,7 @@ def group_tombstones(group: ConsumerGroup) -> Iterator[KeyValue]:
 
 
 def whole_group(group: ConsumerGroup) -> Iterator[KeyValue]:
-    """All records of a group that has an epoch."""
-    assert group.epoch is not None
+    """All records of a group."""
     yield group_record(group.group_id, group.epoch, group.metadata_hash)
     for member_id, subscription in group.subscriptions.items():
         yield member_record(group.group_id, member_id, subscription)

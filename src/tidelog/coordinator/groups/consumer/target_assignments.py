@@ -163,10 +163,9 @@ class AssignmentRuns:
 
     def start(self, group: ConsumerGroup, wanted: AssignmentInput, known: KnownTopics) -> None:
         """Make the target assignment for the epoch that a group has now."""
-        epoch = group.epoch or 0
         self._drop(group.group_id)
         run = self._runs[group.group_id] = _Run(group)
-        run.pieces = self._pieces(run, epoch, wanted, known)
+        run.pieces = self._pieces(run, group.epoch, wanted, known)
 
     def start_moving(self, group: ConsumerGroup) -> None:
         """Move members on, one after the other, whose group has the target assignment that it is to have."""
@@ -263,17 +262,17 @@ class AssignmentRuns:
         records: list[KeyValue] = []
         for computed_for, target in assigned.items():
             successor = _successor(group, computed_for, wanted)
-            work = 1 + len(target) // 8
             if successor is None or target == group.target(successor):
-                pass
+                is_others_turn = pace.counts(1 + len(target) // 8)
             elif len(target) <= TOPICS_AT_ONCE:
                 records.append(recorded.target_record(group_id, successor, target))
-                work += RECORD_WORK + 4 * sum(map(len, target.values()))
+                is_others_turn = pace.counts(RECORD_WORK + len(target) // 8 + 4 * sum(map(len, target.values())))
             else:
                 journal.write_in_parts(records)
                 records = []
                 yield from self._write_long(run, computed_for, target, wanted)
-            if pace.counts(work):
+                is_others_turn = pace.counts(1 + len(target) // 8)
+            if is_others_turn:
                 journal.write_in_parts(records)  # before others have their turn: a member may leave meanwhile
                 records = []
                 yield
