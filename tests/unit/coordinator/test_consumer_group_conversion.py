@@ -17,7 +17,7 @@ from tidelog.coordinator.groups.consumer.classic_members import _owned
 from tidelog.coordinator.groups.consumer.member import CurrentAssignment
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings, MigrationPolicy
 from tidelog.coordinator.groups.consumer_group_records import ConsumerMemberState
-from tidelog.coordinator.groups.records import group_key
+from tidelog.coordinator.groups.records import decode_group, group_key
 from tidelog.journal import RequestId
 from tidelog.wire.compile import encode
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
@@ -131,6 +131,11 @@ def test_of_what_a_classic_member_offers_the_first_says_what_it_wants(is_upgrade
         joined = world.taken(world.join(api_version=3, protocols=protocols), JoinGroupResponse)
         member_id = joined.member_id
         assert (joined.protocol_type, joined.protocol_name) == ("consumer", "range")
+        for _ in range(3):  # until the others have given their parts up
+            generation = world.taken(world.join(member_id, protocols=protocols), JoinGroupResponse).generation_id
+            world.heard(world.beat("a", world.group.current("a").member_epoch, owned={}))
+        synced = world.taken(world.sync(member_id, generation, protocol_name="range"), SyncGroupResponse)
+        assert synced.protocol_name == "range"
     assert world.group.subscriptions[member_id].topic_names == ("t",)
 
 
@@ -274,6 +279,22 @@ def test_the_policy_says_which_way_a_group_may_go(policy: MigrationPolicy) -> No
         assert bool(world.coordinator.groups) == policy.downgrades
     else:
         assert world.refused(request) == Code.GROUP_ID_NOT_FOUND
+
+
+def test_the_record_of_a_downgraded_group_says_what_each_member_is_to_have() -> None:
+    """In the version of what the member prefers, as the answer to its SyncGroup would."""
+    world, classic = upgraded()
+    protocols = (("range", b"\0\1" + subscription("t")[2:] + bytes(4)), ("other", subscription("t")))
+    joined = world.taken(world.join(classic, protocols=protocols), JoinGroupResponse)
+    part = {one for partitions in world.group.target(classic).values() for one in partitions}
+    world.heard(world.beat("a", -1))
+    (value,) = [value for key, value in world.batches[-1] if key == group_key("g")]
+    assert value is not None
+    read = decode_group(value)
+    assert (read.generation, read.protocol_type, read.protocol) == (joined.generation_id, "consumer", "range")
+    (member,) = read.members
+    assert member.assignment[:2] == b"\0\1"
+    assert {int(one.partition) for one in assigned_partitions(member.assignment)} == part
 
 
 def test_a_leader_that_finds_a_downgraded_group_has_its_members_join_again() -> None:

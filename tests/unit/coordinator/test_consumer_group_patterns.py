@@ -184,6 +184,21 @@ def test_a_group_that_goes_at_any_time_is_not_there_again(monkeypatch: pytest.Mo
         assert world.memory.used_bytes == 0
 
 
+@pytest.mark.parametrize("epoch", [-1, 1])
+def test_a_pattern_that_is_given_up_at_any_time_leaves_nothing(epoch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assignment, "PIECE", 1)
+    for count in range(12):
+        world = Consumers(AT_ONCE, topics={"abc": 1, "abd": 1})
+        world.enter("a", topics=None, pattern="ab.*")
+        for _ in range(count):
+            world.coordinator.on_time(now_ms=0, wall_ms=world.wall_ms)
+            world.drive()
+        world.heard(world.beat("a", epoch, topics=["abc"] if epoch > 0 else None, pattern="" if epoch > 0 else None))
+        world.pass_ms(0)
+        assert not world.group.matched, count
+        assert set(world.group.topics) == ({"abc"} if epoch > 0 else set()), count
+
+
 def test_names_are_matched_as_many_at_once_as_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern_searches, "STEP_NAMES_MAX", 5)
     world = Consumers(AT_ONCE, topics={f"ab{number:02}": 1 for number in range(40)})
