@@ -494,6 +494,17 @@ def test_a_classic_member_says_what_it_wants_in_a_version() -> None:
     assert protocols_of(kept.classic) == (("range", b"1"), ("uniform", b"2"))
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_classic_member_names_as_many_topics_as_others_may(more: int) -> None:
+    names = [f"t{number}" for number in range(TOPIC_NAMES_MAX + more)]
+    metadata = b"\0\0" + encode(ConsumerProtocolSubscription(topics=names, user_data=None), 0)
+    if more:
+        with pytest.raises(MalformedMessageError, match="may name 10000"):
+            read_subscription(metadata)
+    else:
+        assert read_subscription(metadata).topics == names
+
+
 @pytest.mark.parametrize(("said", "version"), [(0, 0), (1, 1), (3, 3), (4, 3), (32_767, 3), (-1, 0)])
 def test_a_part_is_told_in_the_version_of_the_member_and_of_topics_that_exist(said: int, version: int) -> None:
     part = {U: frozenset((1, 0)), T: frozenset((2,)), V: frozenset((0,))}

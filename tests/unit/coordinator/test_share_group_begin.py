@@ -181,6 +181,22 @@ def test_topics_find_room_in_memory_one_after_the_other(room: int, begun: list[t
     assert (kind, ids) == ("Initialize", [one for name, count in begun for one in of(name, *range(count))])
 
 
+def test_a_record_that_is_too_long_already_is_made_no_longer(caplog: pytest.LogCaptureFixture) -> None:
+    """Somebody lowered max.message.bytes: the group goes on with what it has."""
+    world = asking(t=100)
+    for one in "ab":
+        world.share(one, "t")
+        world.answer_sends()
+    for one in "abab":
+        world.share_on(one)
+    assert [len(world.reads(one)["t"]) for one in "ab"] == [50, 50]
+    world.coordinator.batch_size_bytes_max = world.batch_bytes = 520
+    world.make(t=250)
+    world.share_on("a")
+    assert asked(world) == []
+    assert "no batch of 520 bytes holds 150 partitions more" in caplog.text
+
+
 def test_what_no_record_holds_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     world = asking(t=300)
     world.coordinator.batch_size_bytes_max = world.batch_bytes = 800
