@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import attrgetter
 
 from tidelog.base.ids import TopicId
@@ -66,9 +66,9 @@ class ShareCurrent:
         previous_epoch: accepted too, from a member that did not get our last answer.
     """
 
-    member_epoch: int = 0
-    previous_epoch: int = 0
-    assigned: Assignment = field(default_factory=dict)
+    member_epoch: int
+    previous_epoch: int
+    assigned: Assignment
 
     @property
     def partition_count(self) -> int:
@@ -85,7 +85,7 @@ class ShareCurrent:
         )
 
 
-NEW_MEMBER = ShareCurrent()
+NEW_MEMBER = ShareCurrent(0, 0, {})
 
 
 def current_of(value: ShareGroupCurrentMemberAssignmentValue) -> ShareCurrent:
