@@ -437,6 +437,17 @@ def test_partitions_stay_with_the_first_that_has_them_and_wants_them() -> None:
     assert list(owners) == [T, U]
 
 
+def test_an_assignment_begins_from_members_and_from_each_name_that_one_of_them_says() -> None:
+    group = group_of(
+        a=ConsumerSubscription("c", "h", topic_names=("t", "u")), b=ConsumerSubscription("c", "h", topic_names=("u",))
+    )
+    change = GroupChange(group, known(), SETTINGS)
+    assert change.names_count == 2 + len("tu")
+    change.subscribe("c", ConsumerSubscription("c", "h", topic_names=("v", "w", "x")))
+    change.remove("a")
+    assert change.names_count == 2 + len("tu") + 1 + len("vwx"), "it may be somewhat more than there are"
+
+
 def test_the_assignor_is_that_of_most_members_or_stands_first() -> None:
     assert preferred_assignor(Counter(), ("uniform", "range")) == "uniform"
     assert preferred_assignor(Counter({"range": 1, None: 5}), ("uniform", "range")) == "range"

@@ -303,6 +303,8 @@ def test_the_topics_of_a_large_group_are_looked_at_in_pieces_when_brokers_move()
         assert world.group.epoch > epoch
         assert world.group.metadata_hash != metadata_hash
         assert world.group.metadata_hash == known_of(world).hash_of(world.group.topics).recorded
+        world.make(unread=number + 1)
+        assert world.consumers.next_ms is None, "they have been looked at"
     world.fail_over()
     epoch = world.group.current("b").member_epoch
     assert executed_lines(lambda: world.beat("b", epoch)) < REQUEST_LINES_MAX

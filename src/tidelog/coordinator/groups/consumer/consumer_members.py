@@ -360,12 +360,12 @@ def _subscribe(
     may_differ: bool,
 ) -> None:
     """Note what a member wants, and raise the group epoch if that, or a topic, is another than before."""
-    assignor = None if old is None or old.assignor == new.assignor else change.assignor()
+    assignor = change.assignor()
     change.subscribe(member_id, new, record)
     is_raised = old is None or (old.topic_names, old.pattern) != (new.topic_names, new.pattern)
     if is_raised or may_differ:
         is_raised = change.refresh() or is_raised
-    if is_raised or (assignor is not None and change.assignor() != assignor):
+    if is_raised or change.assignor() != assignor:
         change.raise_epoch()
 
 

@@ -288,7 +288,7 @@ class GroupChange:
         if self._assigned_at_ms is not None:
             records.append(recorded.target_epoch_record(group_id, self.target_epoch, self._assigned_at_ms))
         for member_id, current in self._currents.items():
-            is_prepared = self._moved_record is not None and current is self.moved
+            is_prepared = current is self.moved
             record = self._moved_record if is_prepared else recorded.current_record(group_id, member_id, current)
             assert record is not None
             records.append(record)
