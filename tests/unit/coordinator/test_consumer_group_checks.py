@@ -619,6 +619,11 @@ def test_so_many_changes_are_kept_and_no_more(more: int, at_once: bool) -> None:
     assert not topics.may_differ(("t",), version)
     topics.on_changed(image(t=1), version + 1, ["u"])
     assert topics.may_differ(("t",), version) == (more == 0), "with one more there are too many"
+    if more == 0:
+        topics.on_changed(image(t=1), version + 2, names)
+        assert not topics.may_differ(("t",), version + 1), "as many are kept again"
+        topics.on_changed(image(t=1), version + 3, ["u"])
+        assert topics.may_differ(("t",), version + 2)
 
 
 def test_topics_are_known_by_name_and_by_id() -> None:

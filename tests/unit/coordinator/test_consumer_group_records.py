@@ -93,6 +93,16 @@ def test_metadata_that_nobody_saw_change_is_looked_at_by_the_next_leader() -> No
     assert world.told(world.heard(world.beat("a", 1))) == {"t": {0, 1, 2, 3, 4}}
 
 
+def test_another_leader_raises_no_epoch_where_nothing_has_changed() -> None:
+    world = Consumers(AT_ONCE, topics={"t": 4, "u": 1})
+    world.enter("a")
+    world.heard(world.beat("a", 1, topics=["t", "u"]))
+    for _ in range(2):
+        world.fail_over()
+        assert world.heard(world.beat("a", 2)).member_epoch == 2
+        assert world.group.epoch == 2
+
+
 @pytest.mark.parametrize("event", ["join", "leave", "return"])
 def test_a_change_that_was_cut_off_anywhere_is_made_up_for(event: str) -> None:
     """A batch is there as a whole or not at all; a change that none holds is several."""

@@ -158,6 +158,16 @@ class GroupModel(RuleBasedStateMachine):
         assert group.state is expected
 
     @invariant()
+    def who_owns_what_is_as_members_have_it(self) -> None:
+        """Nothing is left of who has it no more: topics come and go."""
+        owners: dict[TopicId, dict[int, str]] = {}
+        for member_id, current in self.group.currents.items():
+            for holding in (current.assigned, current.revoking):
+                for topic, partitions in holding.items():
+                    owners.setdefault(topic, {}).update(dict.fromkeys(partitions, member_id))
+        assert self.group._owners == owners
+
+    @invariant()
     def a_copy_is_the_same(self) -> None:
         copy = self.group.clone()
         assert copy.canonical() == self.group.canonical()
