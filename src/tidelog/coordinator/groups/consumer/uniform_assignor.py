@@ -201,15 +201,11 @@ def _level(owners_of_topic: list[int], loads: list[int], indexes: tuple[int, ...
     while givers:
         if pace.counts(2):
             yield
-        giver = givers[0][1]
-        taker_load, taker = takers[0]
-        if taker_load != loads[taker]:  # it has given since
-            heapreplace(takers, (loads[taker], taker))
-            continue
+        giver, taker = givers[0][1], takers[0][1]  # who takes may have given since: then it has even less, and is first
         if -givers[0][0] != loads[giver] or not held[giver]:
             _refresh(givers, loads, held)
             continue
-        if loads[giver] - taker_load < 2:
+        if loads[giver] - loads[taker] < 2:
             break
         owners_of_topic[held[giver].pop()] = taker
         loads[giver] -= 1
