@@ -67,6 +67,11 @@ def test_a_pattern_whose_topics_find_no_room_any_more_leaves_its_member_none_of_
     world.make(abd=1)
     world.pass_ms(0)
     assert world.group.matched["ab.*"].topics == frozenset()
+    epoch = world.group.epoch
+    world.memory.limit_bytes = world.memory.used_bytes
+    world.make(abe=1)
+    world.pass_ms(0)
+    assert world.group.epoch == epoch, "it matches none still: nobody need be reassigned"
     world.memory.limit_bytes *= 2
     answer = world.heard(world.beat("b", world.group.current("b").member_epoch, owned={}))
     assert world.told(answer) == {}

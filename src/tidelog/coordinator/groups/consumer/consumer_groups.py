@@ -427,7 +427,7 @@ class ConsumerGroups:
             return
         change = self.members.change_of(group)
         change.match(found.pattern, matched, record)
-        if change.refresh() or found.pattern in group.matched or matched.topics:
+        if change.refresh() or matched.topics != group.matched_topics(found.pattern):
             change.raise_epoch()
         self.members.write(change)
         if self._pace.counts(len(matched.topics)):
