@@ -135,6 +135,15 @@ def test_uniform_relieves_who_can_read_what_nobody_else_does() -> None:
     assert uniform(members, {T: 2, U: 2}) == {"a": {U: {0, 1}}, "b": {T: {0, 1}}}
 
 
+def test_uniform_gives_what_nobody_has_to_who_has_least_in_turn() -> None:
+    """Where subscriptions differ, too."""
+    members = {
+        "a": AssignableMember(frozenset({T}), {T: frozenset({0, 1})}),
+        "b": AssignableMember(frozenset({T, U}), {T: frozenset({2})}),
+    }
+    assert uniform(members, {T: 7}) == {"a": {T: {0, 1, 4, 6}}, "b": {T: {2, 3, 5}}}
+
+
 def test_of_two_that_claim_a_partition_one_keeps_it() -> None:
     members = {name: AssignableMember(frozenset({T}), {T: frozenset({0})}) for name in "ab"}
     for assignor in (uniform, range_):
