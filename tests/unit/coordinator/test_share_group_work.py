@@ -17,6 +17,7 @@ from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.consumer import assignment, long_records
 from tidelog.coordinator.groups.consumer.assignment import Pace, finished
+from tidelog.coordinator.groups.group_record_types import GroupRecordType, MemberRecordKey
 from tidelog.coordinator.groups.share import recorded, share_groups
 from tidelog.coordinator.groups.share.assignment_runs import ShareAssignmentRuns
 from tidelog.coordinator.groups.share.group import PARTITION_BYTES
@@ -25,11 +26,12 @@ from tidelog.coordinator.groups.share.member import ShareCurrent, ShareSubscript
 from tidelog.coordinator.groups.share.settings import ShareGroupSettings
 from tidelog.coordinator.groups.share.states import RecordedStates, TopicStates
 from tidelog.journal import RequestId, Send
-from tidelog.journal.versioned_records import encode_value
+from tidelog.journal.versioned_records import encode_key, encode_value, record_type
 
 AT_ONCE = GroupSettings(share=ShareGroupSettings(assignment_interval_ms=0, group_size_max=1_000))
 STEP_LINES_MAX = 30_000
 """That is a millisecond or a few."""
+TARGET = GroupRecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER
 LINES_OF_A_ROW = 3
 """What it takes to make a row of a request."""
 
@@ -364,6 +366,41 @@ def test_members_stay_where_they_are_while_their_group_is_assigned(monkeypatch: 
     assert world.reads("a") == {"t": {0, 1, 2, 3}}, "but for what it does not want any more"
     world.pass_ms(0)
     assert world.share_on("a").member_epoch == world.share_group.target_epoch > target_epoch
+
+
+def test_an_assignment_that_no_record_holds_is_told_once_and_not_begun_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(share_groups, "AT_ONCE_MAX", 0)
+    world = Sharers(AT_ONCE, topics={"t": 100}, answers_at_once=False)
+    world.share("a", "t")
+    world.pass_ms(0)
+    world.answer_sends()
+    world.coordinator.batch_size_bytes_max = world.batch_bytes = 400
+    for _ in range(3):
+        world.share_on("a")
+        world.pass_ms(0)
+    (told,) = [one.getMessage() for one in caplog.records]
+    assert told.startswith("group g keeps the assignment that it has: ")
+    assert world.reads("a") == {}
+    world.share_on("a")
+    assert world.shares.next_ms is None
+
+
+def test_a_target_that_stays_is_not_recorded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_groups, "AT_ONCE_MAX", 0)
+    world = Sharers(AT_ONCE, topics={"t": 2, "u": 2})
+    for member_id, topic in (("a", "t"), ("b", "u")):
+        world.share(member_id, topic)
+        for _ in range(2):
+            world.pass_ms(0)
+            world.share_on(member_id)
+    end = len(world.log)
+    world.share("c", "u")
+    world.pass_ms(0)
+    assert set(world.share_group.targets) == {"a", "b", "c"}
+    targets = {key for key, _ in world.committed[end:] if record_type(key) == TARGET}
+    assert targets == {encode_key(TARGET, MemberRecordKey(group_id="g", member_id=one)) for one in "bc"}
 
 
 @pytest.mark.usefixtures("in_pieces")
