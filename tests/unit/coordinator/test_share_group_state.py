@@ -333,6 +333,15 @@ def made_of(records: list[KeyValue]) -> tuple[dict[str, Mapping[str, object]], i
     return {group_id: group.canonical() for group_id, group in groups.items()}, taken
 
 
+def test_all_that_is_left_of_members_goes_with_their_group() -> None:
+    group = ShareGroup("g")
+    group.set_subscription("a", ShareSubscription("c", "h"))
+    group.set_target("b", {T: frozenset((0,))})
+    group.set_current("c", ShareCurrent(1, 1, {}))
+    gone = {key for key, _ in recorded.group_tombstones(group)}
+    assert {key for member_id in "abc" for key, _ in recorded.member_tombstones("g", member_id)} <= gone
+
+
 @pytest.mark.parametrize("is_read", [False, True])
 @pytest.mark.parametrize("name", shared_records())
 def test_a_record_and_its_tombstone_leave_what_a_log_without_them_does(name: str, is_read: bool) -> None:

@@ -229,7 +229,6 @@ class ConsumerMembers:
         """The coordinator resigned: what the groups took counts no more, and who waits is told `error`."""
         self.runs.end(error)
         self._journal.memory.used_bytes -= self._charged_bytes
-        self._charged_bytes = 0
 
     def _after(
         self, member_id: str, old_id: str | None, old: ConsumerSubscription | None, change: GroupChange, at: Moment

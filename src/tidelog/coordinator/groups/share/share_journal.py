@@ -92,4 +92,3 @@ class ShareJournal:
     def release(self) -> None:
         """The coordinator resigned: what the groups took counts no more."""
         self.journal.memory.used_bytes -= self._charged_bytes
-        self._charged_bytes = 0
