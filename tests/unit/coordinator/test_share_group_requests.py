@@ -290,3 +290,6 @@ def test_a_group_is_described_with_what_its_members_want_and_read() -> None:
     world.tell("u")
     (one,) = world.share_described().members
     assert [part.topic_name for part in one.assignment.topic_partitions] == ["t"], "nothing is told of what is no more"
+    world.consumers.members.topics = None
+    (one,) = world.share_described().members
+    assert (one.member_id, one.assignment.topic_partitions) == ("a", []), "nor of what is not known yet"

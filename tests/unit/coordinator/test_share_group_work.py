@@ -227,6 +227,7 @@ def test_what_is_asked_of_a_group_is_done_in_its_order() -> None:
     assert world.share_heard(left).member_epoch == -1
     assert world.altered(altered_again) == {("t", 0): Code.NONE}
     assert world.starts("t")[0] == 8
+    assert not world.shares._work._droppable, "nothing is held of what is done"
 
 
 @pytest.mark.usefixtures("in_pieces")
@@ -396,9 +397,11 @@ def test_a_target_that_stays_is_not_recorded_again(monkeypatch: pytest.MonkeyPat
             world.pass_ms(0)
             world.share_on(member_id)
     end = len(world.log)
+    world.now_ms += 5_000
     world.share("c", "u")
     world.pass_ms(0)
     assert set(world.share_group.targets) == {"a", "b", "c"}
+    assert world.share_group.assigned_at_ms == world.wall_ms
     targets = {key for key, _ in world.committed[end:] if record_type(key) == TARGET}
     assert targets == {encode_key(TARGET, MemberRecordKey(group_id="g", member_id=one)) for one in "bc"}
 

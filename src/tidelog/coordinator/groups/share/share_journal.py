@@ -71,9 +71,9 @@ class ShareJournal:
 
     @property
     def bytes_left(self) -> int:
-        """How many bytes more may be kept."""
+        """How many bytes more may be kept; below 0 where there are too many already."""
         memory = self.journal.memory
-        return max(memory.limit_bytes - memory.used_bytes, 0)
+        return memory.limit_bytes - memory.used_bytes
 
     def record_bytes_left(self, group_id: str, size_bytes: int) -> int:
         """How many bytes more a batch holds with a record of so many."""
