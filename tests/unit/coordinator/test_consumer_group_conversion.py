@@ -457,6 +457,17 @@ def test_a_classic_group_that_no_batch_holds_as_another_one_stays() -> None:
     assert not world.consumers.groups
 
 
+def test_a_classic_group_stays_one_if_who_joins_wants_more_than_a_batch_holds() -> None:
+    world, classic = world_with()
+    world.coordinator.batch_size_bytes_max = 1_000
+    end = len(world.log)
+    names = [f"topic-{number}" for number in range(200)]
+    assert world.refused(world.beat("a", 0, topics=names, owned={}, rebalance_ms=1)) == Code.INVALID_REQUEST
+    assert len(world.log) == end
+    assert not world.consumers.groups
+    assert world.taken(world.heartbeat(classic, 1), HeartbeatResponse)
+
+
 def test_a_classic_group_that_was_not_recorded_leaves_no_tombstone() -> None:
     world = Consumers(AT_ONCE)
     world.member_id_required()

@@ -103,6 +103,24 @@ def test_another_leader_raises_no_epoch_where_nothing_has_changed() -> None:
         assert world.group.epoch == 2
 
 
+@pytest.mark.parametrize("leaves", [True, False])
+def test_another_leader_raises_no_epoch_for_a_pattern_that_nobody_wants_any_more(leaves: bool) -> None:
+    world = Consumers(AT_ONCE, topics={"t": 4, "u": 1})
+    world.enter("a")
+    world.enter("b", topics=None, pattern="u.*")
+    world.pass_ms(0)
+    assert set(world.group.topics) == {"t", "u"}
+    if leaves:
+        world.heard(world.beat("b", -1))
+    else:
+        world.heard(world.beat("b", world.group.current("b").member_epoch, topics=["t"], pattern="", owned={}))
+    assert set(world.group.topics) == {"t"}
+    epoch = world.group.epoch
+    world.fail_over()
+    world.heard(world.beat("a", world.group.current("a").member_epoch))
+    assert world.group.epoch == epoch
+
+
 @pytest.mark.parametrize("event", ["join", "leave", "return"])
 def test_a_change_that_was_cut_off_anywhere_is_made_up_for(event: str) -> None:
     """A batch is there as a whole or not at all; a change that none holds is several."""
