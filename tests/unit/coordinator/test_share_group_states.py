@@ -465,6 +465,17 @@ def test_of_two_deletions_at_once_one_is_enough(fails: int, order: tuple[int, in
     assert (not world.share_group.known_states.deleting) == is_gone
 
 
+def test_of_two_deletions_at_once_the_first_may_be_answered_last() -> None:
+    world = emptied(t=2)
+    world.answers_at_once = False
+    answers = [world.forget("t"), world.forget("t")]
+    for index in (1, 0):
+        world.answer_send(index)
+        world.drive()
+    assert [world.forgotten(one) for one in answers] == [{"t": Code.NONE}, {"t": Code.NONE}]
+    assert not world.share_group.known_states.deleting
+
+
 def test_a_late_answer_says_nothing_of_a_later_deletion() -> None:
     """Of a topic that was begun and is to go again: what is left of it would be nobody's."""
     world = emptied(t=2)
