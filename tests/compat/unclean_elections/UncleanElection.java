@@ -1,6 +1,7 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.time.Duration;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
@@ -97,23 +98,24 @@ public final class UncleanElection {
         Properties properties = new Properties();
         properties.put("bootstrap.servers", bootstrap);
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
-        try (KafkaProducer<String, String> producer =
-                new KafkaProducer<>(properties, new StringSerializer(), new StringSerializer())) {
-            String command;
-            while ((command = commands.readLine()) != null) {
-                String[] words = command.split(" ");
-                for (int i = 0; i < Integer.parseInt(words[1]); i++) {
-                    String value = words[0] + "-" + i;
-                    try {
-                        say("acked", producer.send(new ProducerRecord<>(topic, 0, null, value))
-                                .get(30, TimeUnit.SECONDS).offset(), value);
-                    } catch (ExecutionException failed) {
-                        say("failed", failed.getCause().getClass().getSimpleName(), "-", failed.getCause().getMessage());
-                    }
+        Map<String, KafkaProducer<String, String>> producers = new HashMap<>();
+        String command;
+        while ((command = commands.readLine()) != null) {
+            String[] words = command.split(" ");
+            KafkaProducer<String, String> producer = producers.computeIfAbsent(words[0],
+                    name -> new KafkaProducer<>(properties, new StringSerializer(), new StringSerializer()));
+            for (int i = 0; i < Integer.parseInt(words[2]); i++) {
+                String value = words[1] + "-" + i;
+                try {
+                    say("acked", producer.send(new ProducerRecord<>(topic, 0, null, value))
+                            .get(30, TimeUnit.SECONDS).offset(), value);
+                } catch (ExecutionException failed) {
+                    say("failed", failed.getCause().getClass().getSimpleName(), "-", failed.getCause().getMessage());
                 }
-                say("done");
             }
+            say("done");
         }
+        producers.values().forEach(KafkaProducer::close);
     }
 
     private static void say(Object... fields) {

@@ -2,7 +2,8 @@
 
     readers             hold position 100, and stand still (SIGSTOP) until the log has grown anew
     readers that commit committed position 100 and ended; they start again when the log has grown anew
-    writers             have eight records below 50, and eight above; they write on when the readers are done
+    writers             write on when the readers are done: "early" ones have two records below 50 and two above,
+                        "late" ones have two above alone, from 87 on
 
 Case "short": 30 records are written after the election, and the log ends at 80. Case "long": 80, and it ends at 130.
 All clients of a case live through one and the same election.
@@ -14,26 +15,29 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from compat.unclean_elections.clients import Client, environment
 from support.fixtures.waiting import wait_until
-from tidelog import Producer
+from tidelog import Admin, Producer, TopicPartition
 from tidelog.testing import Cluster
 
-__all__ = ["CONFIG", "KEPT", "READ", "Reading", "Story", "Writing", "new_story"]
+__all__ = ["CONFIG", "KEPT", "Fates", "OnTidelog", "Place", "Reading", "Story", "Writing", "commands_of"]
 
 CONFIG = {"group.initial.rebalance.delay.ms": "0"}
 KEPT = 50
 """How many records of the old log are left by the election."""
 READ = 100
 """How many the readers had."""
-WRITTEN_EACH = 8
-"""By each writer, below KEPT, and above."""
-SHORT, LONG = 30, 80
+WRITTEN_EACH = 2
+"""By each producer, below KEPT, and above."""
+EARLY, LATE = "early", "late"
+NEW = {"short": 30, "long": 80}
+"""How many records are written after the election, by case."""
 LAST_OLD = "old-last-0"
 
 
@@ -79,23 +83,64 @@ class Writing:
     """What became of a writer after the election.
 
     Attributes:
-        told: the error of its next record, or a callback.
-        acked_at: the offset of that record, if it was acknowledged.
-        later_acked_at: the same of the record after it.
+        told: the error of its next record, if it failed.
+        is_called_back: whether a callback for losses, or for errors of the producer as a whole, was called.
+        writes_on: whether the record after that was acknowledged.
     """
 
     told: Told | None
-    acked_at: int | None
-    later_acked_at: int | None
+    is_called_back: bool
+    writes_on: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Long:
-    """What became of all of case "long", by client."""
+class Fates:
+    """What became of all in one election, by client.
+
+    Attributes:
+        resumed: readers that had committed.
+        early, late: producers, some or all of whose records were lost.
+    """
 
     read: dict[str, Reading]
     resumed: dict[str, Reading]
-    written: dict[str, Writing]
+    early: dict[str, Writing]
+    late: dict[str, Writing]
+
+
+class Place(Protocol):
+    """A cluster that loses records to order."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    def create_topic(self, topic: str) -> None: ...
+
+    def begin_loss(self, topic: str) -> None:
+        """From here on the topic's records will be lost."""
+
+    def lose(self, topic: str) -> None:
+        """Lose them, by an unclean election."""
+
+
+class OnTidelog:
+    """Three nodes."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._cluster.bootstrap_servers
+
+    def create_topic(self, topic: str) -> None:
+        self._cluster.create_topic(topic)
+
+    def begin_loss(self, topic: str) -> None:
+        """The cluster takes the last records, when they are there."""
+
+    def lose(self, topic: str) -> None:
+        self._cluster.truncate(topic, records=READ - KEPT)
 
 
 class Program:
@@ -164,6 +209,7 @@ class Story:
     """The story on a cluster, for some clients.
 
     Args:
+        place: where.
         commands: by client, in the order of the table.
         directory: for what the programs say.
 
@@ -171,60 +217,52 @@ class Story:
         versions: of the clients, once they have run.
     """
 
-    def __init__(self, cluster: Cluster, commands: dict[str, list[str]], directory: Path) -> None:
-        self._cluster = cluster
+    def __init__(self, place: Place, commands: dict[str, list[str]], directory: Path) -> None:
+        self._place = place
         self._commands = commands
         self._directory = directory
         self.versions: dict[str, str] = {}
 
-    def run_short(self) -> dict[str, Reading]:
-        """Case "short", with readers."""
-        topic, last = "short", f"new-{SHORT - 1}"
-        self._cluster.create_topic(topic)
-        self._write(topic, [f"old-{number}" for number in range(READ - 1)] + [LAST_OLD])
-        with ExitStack() as closing:
-            readers = self._paused_readers(topic, last, closing)
-            self._lose_and_grow(topic, SHORT)
-            return self._resumed(readers, SHORT)
+    def run(self, case: str, *, commits: bool) -> Fates:
+        """A case of NEW.
 
-    def run_long(self) -> Long:
-        """Case "long", with readers, readers that commit, and writers."""
-        topic, last = "long", f"new-{LONG - 1}"
-        self._cluster.create_topic(topic)
+        Args:
+            commits: whether readers that commit are there as well.
+        """
+        last = f"new-{NEW[case] - 1}"
+        resumed = {}
+        self._place.create_topic(case)
         with ExitStack() as closing:
-            writers = self._start("write", topic, "-", closing)
-            for number_of_halves, half in enumerate(("kept", "lost"), start=1):
-                filled = KEPT - WRITTEN_EACH * len(writers)
-                values = [f"{half}-{number}" for number in range(filled)]
-                if half == "lost":
-                    values[-1] = LAST_OLD
-                for writer in writers.values():
-                    writer.tell(f"{half} {WRITTEN_EACH}")
-                for writer in writers.values():
-                    writer.wait_for("done", number_of_halves, "it has written")
-                    assert len(writer.events("acked")) == number_of_halves * WRITTEN_EACH, writer.lines()
-                self._write(topic, values)
-            committing = self._start("commit", topic, LAST_OLD, closing)
-            for program in committing.values():
-                program.wait_until_ended()
-                assert program.events("committed"), f"{program.name} did not commit: {program.lines()}"
-            readers = self._paused_readers(topic, last, closing)
-            self._lose_and_grow(topic, LONG)
-            read = self._resumed(readers, LONG)
-            resuming = self._start("resume", topic, last, closing)
-            resumed = {}
-            for name, program in resuming.items():
-                program.wait_until_ended()
-                resumed[name] = reading_of(program.lines(), LONG)
-            written = {name: self._written_on(writer) for name, writer in writers.items()}
-        return Long(read, resumed, written)
+            writers = self._start("write", case, "-", closing)
+            self._fill(case, writers)
+            if commits:
+                for program in self._start("commit", case, LAST_OLD, closing).values():
+                    program.wait_until_ended()
+                    assert program.events("committed"), f"{program.name} did not commit: {program.lines()}"
+            readers = self._start("read", case, last, closing)
+            for reader in readers.values():
+                reader.wait_for("got", READ, "it has read the log")
+                reader.pause()
+            self._lose_and_grow(case)
+            for reader in readers.values():
+                reader.resume()
+            for reader in readers.values():
+                reader.wait_until_ended()
+            read = {name: reading_of(reader.lines_after_log(), NEW[case]) for name, reader in readers.items()}
+            if commits:
+                for name, program in self._start("resume", case, last, closing).items():
+                    program.wait_until_ended()
+                    resumed[name] = reading_of(program.lines(), NEW[case])
+            late = {name: self._written_on(writer, LATE) for name, writer in writers.items()}
+            early = {name: self._written_on(writer, EARLY) for name, writer in writers.items()}
+        return Fates(read, resumed, early, late)
 
     # Steps.
 
     def _start(self, role: str, topic: str, last: str, closing: ExitStack) -> dict[str, Program]:
         started = {}
         for name, command in self._commands.items():
-            arguments = [role, self._cluster.bootstrap_servers, topic, f"{topic}-{name}", last]
+            arguments = [role, self._place.bootstrap_servers, topic, f"{topic}-{name}", last]
             program = Program(name, [*command, *arguments], self._directory / f"{topic}-{role}")
             closing.callback(program.close)
             started[name] = program
@@ -233,40 +271,57 @@ class Story:
             self.versions[name] = program.events("version")[0][1]
         return started
 
-    def _paused_readers(self, topic: str, last: str, closing: ExitStack) -> dict[str, Program]:
-        readers = self._start("read", topic, last, closing)
-        for reader in readers.values():
-            reader.wait_for("got", READ, "it has read the log")
-            reader.pause()
-        return readers
+    def _fill(self, topic: str, writers: dict[str, Program]) -> None:
+        """The log as it is before the election: the last record is LAST_OLD."""
+        each = WRITTEN_EACH * len(writers)
+        self._have_write(writers, EARLY, "kept")
+        self._write(topic, [f"kept-{number}" for number in range(KEPT - each)])
+        self._place.begin_loss(topic)
+        self._have_write(writers, EARLY, "lost")
+        self._write(topic, [f"lost-{number}" for number in range(READ - KEPT - 2 * each - 1)])
+        self._have_write(writers, LATE, "lost")
+        self._write(topic, [LAST_OLD])
 
-    def _lose_and_grow(self, topic: str, count: int) -> None:
-        lost = self._cluster.truncate(topic, records=READ - KEPT)
-        assert (lost.start_offset, lost.end_offset) == (KEPT, READ)
-        self._write(topic, [f"new-{number}" for number in range(count)])
+    @staticmethod
+    def _have_write(writers: dict[str, Program], producer: str, half: str) -> None:
+        before = {name: (len(writer.events("done")), len(writer.events("acked"))) for name, writer in writers.items()}
+        for writer in writers.values():
+            writer.tell(f"{producer} {half} {WRITTEN_EACH}")
+        for name, writer in writers.items():
+            done, acked = before[name]
+            writer.wait_for("done", done + 1, "it has written")
+            assert len(writer.events("acked")) == acked + WRITTEN_EACH, writer.lines()
 
-    def _resumed(self, readers: dict[str, Program], new_count: int) -> dict[str, Reading]:
-        for reader in readers.values():
-            reader.resume()
-        for reader in readers.values():
-            reader.wait_until_ended()
-        return {name: reading_of(reader.lines_after_log(), new_count) for name, reader in readers.items()}
+    def _lose_and_grow(self, case: str) -> None:
+        assert self._end_offset(case) == READ
+        self._place.lose(case)
+        assert self._end_offset(case) == KEPT
+        self._write(case, [f"new-{number}" for number in range(NEW[case])])
 
-    def _written_on(self, writer: Program) -> Writing:
+    @staticmethod
+    def _written_on(writer: Program, producer: str) -> Writing:
         before = len(writer.lines())
         done = len(writer.events("done"))
-        writer.tell("first 1")
-        writer.wait_for("done", done + 1, "the next record has its fate")
-        first = writer.lines()[before:]
-        writer.tell("second 1")
-        writer.wait_for("done", done + 2, "the record after it has its fate")
-        second = writer.lines()[before + len(first) :]
-        told = [told_of(fields) for event, *fields in first + second if event in ("failed", "lost")]
-        acked = [[int(fields[0]) for event, *fields in lines if event == "acked"] for lines in (first, second)]
-        return Writing(next(iter(told), None), *(next(iter(offsets), None) for offsets in acked))
+        for number, value in enumerate(("first", "second"), start=1):
+            writer.tell(f"{producer} {value} 1")
+            writer.wait_for("done", done + number, "the record has its fate")
+        lines = writer.lines()[before:]
+        first = lines[: lines.index(["done"])]
+        return Writing(
+            next((told_of(fields) for event, *fields in first if event == "failed"), None),
+            is_called_back=any(event == "lost" for event, *_ in lines),
+            writes_on=any(event == "acked" and fields[1] == "second-0" for event, *fields in lines),
+        )
+
+    def _end_offset(self, topic: str) -> int:
+        partition = TopicPartition(topic, 0)
+        with Admin(self._place.bootstrap_servers) as admin:
+            found = admin.list_offsets({partition: "latest"})[partition]
+        assert found is not None, f"{partition} has no end"
+        return found.offset
 
     def _write(self, topic: str, values: Iterable[str]) -> None:
-        with Producer(self._cluster.bootstrap_servers) as producer:
+        with Producer(self._place.bootstrap_servers) as producer:
             for value in values:
                 producer.send(topic, value.encode(), partition=0)
 
@@ -292,13 +347,11 @@ def reading_of(lines: list[list[str]], new_count: int) -> Reading:
     )
 
 
-@contextmanager
-def new_story(clients: Iterable[Client], directory: Path) -> Iterator[Story]:
-    """A story on a cluster of its own."""
+def commands_of(clients: Iterable[Client], directory: Path) -> dict[str, list[str]]:
+    """How to start each of them; what has to be built for that is built below `directory`."""
     commands = {}
     for client in clients:
         built = directory / "built" / client.name
         built.mkdir(parents=True)
         commands[client.name] = client.build(built)
-    with Cluster(config=CONFIG) as cluster:
-        yield Story(cluster, commands, directory)
+    return commands

@@ -109,6 +109,7 @@ class KafkaPeer:
 
     Attributes:
         controller_port: of its listener for controllers.
+        broker_count: of its cluster, once all serve; as many as there are voters unless it is put there.
         voters: of its quorum, as `controller.quorum.voters` names them; it alone unless others are put there.
         bootstrap: `HOST:PORT` for clients. The same after every restart.
         pid: of the JVM.
@@ -133,6 +134,7 @@ class KafkaPeer:
         self.log_path = directory / "console.log"
         self.port, self.controller_port = free_ports("127.0.0.1", [None, None])
         self.voters = [self.voter]
+        self.broker_count = 0
         self.pid = 0
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -236,7 +238,7 @@ class KafkaPeer:
         try:
             with WireClient(self.port) as client:
                 answer = client.ask(ApiKey.METADATA, 12, MetadataRequest(topics=[]), MetadataResponse)
-                return len(answer.brokers) == len(self.voters)
+                return len(answer.brokers) == (self.broker_count or len(self.voters))
         except OSError:
             return False
 

@@ -59,8 +59,9 @@ func main() {
 	options := []kgo.Opt{kgo.SeedBrokers(strings.Split(bootstrap, ",")...)}
 	switch role {
 	case "write":
-		options = append(options, kgo.StopProducerOnDataLossDetected(),
-			kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		write(topic, append(options, kgo.StopProducerOnDataLossDetected(),
+			kgo.RecordPartitioner(kgo.ManualPartitioner())))
+		return
 	case "read":
 		options = append(options, kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 			kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(0)}}))
@@ -74,10 +75,6 @@ func main() {
 	client, err := kgo.NewClient(options...)
 	check(err)
 	defer client.Close()
-	if role == "write" {
-		write(client, topic)
-		return
-	}
 	read(client, last)
 	if role == "commit" {
 		check(client.CommitUncommittedOffsets(context.Background()))
@@ -121,14 +118,21 @@ func read(client *kgo.Client, last string) {
 	}
 }
 
-func write(client *kgo.Client, topic string) {
+func write(topic string, options []kgo.Opt) {
+	clients := map[string]*kgo.Client{}
 	commands := bufio.NewScanner(os.Stdin)
 	for commands.Scan() {
 		words := strings.Fields(commands.Text())
-		count, err := strconv.Atoi(words[1])
+		count, err := strconv.Atoi(words[2])
 		check(err)
+		client := clients[words[0]]
+		if client == nil {
+			client, err = kgo.NewClient(options...)
+			check(err)
+			clients[words[0]] = client
+		}
 		for i := range count {
-			value := fmt.Sprintf("%s-%d", words[0], i)
+			value := fmt.Sprintf("%s-%d", words[1], i)
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 			record, err := client.ProduceSync(ctx, &kgo.Record{Topic: topic, Partition: 0, Value: []byte(value)}).First()
 			cancel()

@@ -10,7 +10,8 @@
     lost      type, place, words     of a producer: a callback for losses
     done                             all records of one command have their fate
 
-A reader ends with the record LAST, or at `stays`. A writer reads `PREFIX COUNT` from stdin until that ends.
+A reader ends with the record LAST, or at `stays`. A writer has a producer for each name that it is given. It reads
+`NAME PREFIX COUNT` from stdin until that ends, and writes with the producer NAME.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+
+Send = Callable[[str], Callable[[], int]]
 
 AFTER_ERROR_SECONDS = 2.0
 """For how long a reader that was told goes on asking, to find out whether its client goes on by itself."""
@@ -43,8 +46,8 @@ def say(event: str, *fields: object) -> None:
     print(event, *(" ".join(str(field).split()) for field in fields), sep="\t", flush=True)
 
 
-def told(error: BaseException, place: int | None, event: str = "told") -> None:
-    say(event, type(error).__name__, "-" if place is None else place, error)
+def say_error(event: str, error: str, place: int | None, words: object) -> None:
+    say(event, error, "-" if place is None else place, words)
 
 
 class Reader:
@@ -68,7 +71,7 @@ class Reader:
         if self._deadline is not None:
             self._stay()
             return
-        say("told", error_type, "-" if place is None else place, words)
+        say_error("told", error_type, place, words)
         self._deadline = time.monotonic() + AFTER_ERROR_SECONDS
 
     def on_nothing(self) -> None:
@@ -80,24 +83,31 @@ class Reader:
         self.is_done = True
 
 
-def commands() -> Iterator[list[str]]:
-    """The values to write, a list a command."""
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """The producer to write with, and the values to write."""
     for line in sys.stdin:
-        prefix, count = line.split()
-        yield [f"{prefix}-{number}" for number in range(int(count))]
+        name, prefix, count = line.split()
+        yield name, [f"{prefix}-{number}" for number in range(int(count))]
 
 
-def write_all(send: Callable[[str], Callable[[], int]], place_of: Callable[[BaseException], int | None]) -> None:
+def write_all(
+    new_producer: Callable[[], Send],
+    fate_of: Callable[[BaseException], tuple[str, int | None]] = lambda error: (type(error).__name__, None),
+) -> None:
     """Write what is asked for.
 
     Args:
-        send: starts to write a value; what it returns waits, and returns the offset. Either may raise.
-        place_of: the offset that an error names.
+        new_producer: returns how to start to write a value with a new producer. What that returns waits, and returns
+            the offset. Either may raise.
+        fate_of: what an error is called, and the offset that it names.
     """
-    for values in commands():
+    producers: dict[str, Send] = {}
+    for name, values in commands():
+        if name not in producers:
+            producers[name] = new_producer()
         for value in values:
             try:
-                say("acked", send(value)(), value)
+                say("acked", producers[name](value)(), value)
             except Exception as error:
-                told(error, place_of(error), "failed")
+                say_error("failed", *fate_of(error), error)
         say("done")

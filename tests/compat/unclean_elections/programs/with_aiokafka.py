@@ -8,7 +8,7 @@ import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from compat.unclean_elections.programs.lines import Arguments, Reader, arguments, commands, say, told
+from compat.unclean_elections.programs.lines import Arguments, Reader, arguments, commands, say, say_error
 
 
 async def read(consumer: AIOKafkaConsumer, last: str) -> None:
@@ -48,18 +48,20 @@ async def consume(given: Arguments) -> None:
 
 
 async def write(given: Arguments) -> None:
-    async with AIOKafkaProducer(bootstrap_servers=given.bootstrap, enable_idempotence=True, acks="all") as producer:
-        waiting = commands()
-        while (values := await asyncio.to_thread(next, waiting, None)) is not None:
-            for value in values:
-                try:
-                    written = await asyncio.wait_for(
-                        producer.send_and_wait(given.topic, value.encode(), partition=0), 30
-                    )
-                    say("acked", written.offset, value)
-                except (KafkaError, TimeoutError) as error:
-                    told(error, None, "failed")
-            say("done")
+    producers: dict[str, AIOKafkaProducer] = {}
+    waiting = commands()
+    while (command := await asyncio.to_thread(next, waiting, None)) is not None:
+        name, values = command
+        if name not in producers:
+            producers[name] = AIOKafkaProducer(bootstrap_servers=given.bootstrap, enable_idempotence=True, acks="all")
+            await producers[name].start()
+        for value in values:
+            try:
+                sending = producers[name].send_and_wait(given.topic, value.encode(), partition=0)
+                say("acked", (await asyncio.wait_for(sending, 30)).offset, value)
+            except (KafkaError, TimeoutError) as error:
+                say_error("failed", type(error).__name__, None, error)
+        say("done")
 
 
 def main() -> None:

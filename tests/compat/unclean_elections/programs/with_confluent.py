@@ -7,7 +7,7 @@ from collections.abc import Callable
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from compat.unclean_elections.programs.lines import Arguments, Reader, arguments, say, write_all
+from compat.unclean_elections.programs.lines import Arguments, Reader, Send, arguments, say, write_all
 
 
 def consumer_of(given: Arguments, reset: str) -> Consumer:
@@ -38,29 +38,32 @@ def write(given: Arguments) -> None:
         if error.fatal():
             say("lost", error.name(), "-", error.str())
 
-    producer = Producer(
-        {
-            "bootstrap.servers": given.bootstrap,
-            "enable.idempotence": True,
-            "enable.gapless.guarantee": True,
-            "error_cb": on_error,
-        }
-    )
+    def new_producer() -> Send:
+        producer = Producer(
+            {
+                "bootstrap.servers": given.bootstrap,
+                "enable.idempotence": True,
+                "enable.gapless.guarantee": True,
+                "error_cb": on_error,
+            }
+        )
 
-    def send(value: str) -> Callable[[], int]:
-        delivered: list[tuple[KafkaError | None, Message]] = []
-        producer.produce(given.topic, value.encode(), partition=0, on_delivery=lambda *fate: delivered.append(fate))
+        def send(value: str) -> Callable[[], int]:
+            delivered: list[tuple[KafkaError | None, Message]] = []
+            producer.produce(given.topic, value.encode(), partition=0, on_delivery=lambda *fate: delivered.append(fate))
 
-        def wait() -> int:
-            producer.flush(30)
-            error, message = delivered[0]
-            if error is not None:
-                raise KafkaException(error)
-            return message.offset() or 0
+            def wait() -> int:
+                producer.flush(30)
+                error, message = delivered[0]
+                if error is not None:
+                    raise KafkaException(error)
+                return message.offset() or 0
 
-        return wait
+            return wait
 
-    write_all(send, lambda _: None)
+        return send
+
+    write_all(new_producer, lambda error: (error.args[0].name(), None))
 
 
 def main() -> None:

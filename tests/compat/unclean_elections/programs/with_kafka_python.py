@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from compat.unclean_elections.programs.lines import Arguments, Reader, arguments, say, write_all
+from compat.unclean_elections.programs.lines import Arguments, Reader, Send, arguments, say, write_all
 from support.clients.kafka_python_client import TopicPartition, kafka
 
 
@@ -37,17 +38,24 @@ def read(consumer: Any, given: Arguments) -> None:
             reader.on_nothing()
 
 
+def write(given: Arguments) -> None:
+    def new_producer() -> Send:
+        producer = kafka.KafkaProducer(bootstrap_servers=given.bootstrap.split(","))
+
+        def send(value: str) -> Callable[[], int]:
+            future = producer.send(given.topic, value.encode(), partition=0)
+            return lambda: int(future.get(30).offset)
+
+        return send
+
+    write_all(new_producer)
+
+
 def main() -> None:
     given = arguments()
     say("version", "kafka-python", kafka.__version__)
     if given.role == "write":
-        producer = kafka.KafkaProducer(bootstrap_servers=given.bootstrap.split(","))
-
-        def send(value: str) -> Any:
-            future = producer.send(given.topic, value.encode(), partition=0)
-            return lambda: future.get(30).offset
-
-        write_all(send, lambda _: None)
+        write(given)
         return
     if given.role == "read":
         consumer = consumer_of(given, "none")

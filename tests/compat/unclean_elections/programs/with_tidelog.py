@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from compat.unclean_elections.programs.lines import Arguments, Reader, arguments, say, told, write_all
+from compat.unclean_elections.programs.lines import Arguments, Reader, Send, arguments, say, say_error, write_all
 from tidelog import Consumer, Producer, TopicPartition
 from tidelog.base.errors import OffsetOutOfRangeError, RecordsLostError, TidelogError
 
@@ -39,13 +39,13 @@ def commit(given: Arguments) -> None:
 
 def write(given: Arguments) -> None:
     def on_lost(error: RecordsLostError) -> None:
-        told(error, error.first_offset, "lost")
+        say_error("lost", type(error).__name__, error.first_offset, error)
 
-    with Producer(given.bootstrap, on_records_lost=on_lost) as producer:
-        write_all(
-            lambda value: lambda: producer.send(given.topic, value.encode(), partition=0).result(30).offset or 0,
-            lambda error: error.first_offset if isinstance(error, RecordsLostError) else None,
-        )
+    def new_producer() -> Send:
+        producer = Producer(given.bootstrap, on_records_lost=on_lost)
+        return lambda value: lambda: producer.send(given.topic, value.encode(), partition=0).result(30).offset or 0
+
+    write_all(new_producer)
 
 
 def main() -> None:
