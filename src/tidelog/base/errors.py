@@ -487,9 +487,9 @@ class RecordsLostError(TidelogError):
     def __init__(
         self, partition: TopicPartition, *, first_offset: int | None, last_offset: int | None, why: str
     ) -> None:
-        first = "some" if first_offset is None else str(first_offset)
-        last = "the last acknowledged" if last_offset is None else str(last_offset)
-        super().__init__(f"{partition}: acknowledged records were lost, from offset {first} to {last}: {why}")
+        first = "" if first_offset is None else f", from offset {first_offset} on"
+        last = "" if last_offset is None else f", up to offset {last_offset}"
+        super().__init__(f"{partition}: acknowledged records were lost{first}{last}: {why}")
         self.partition = partition
         self.first_offset = first_offset
         self.last_offset = last_offset
