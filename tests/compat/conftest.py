@@ -1,8 +1,8 @@
 """Stock clients, as they are: which version was tried, and which tests each is allowed to fail.
 
-Each directory here is a client. Its `ALLOW` lists tests that fail for a reason that lies with the client: one a line,
-`test_name or test_name[parameters]`, then `:` and the reason. Such a test must fail: a line that is not needed any
-more turns the run red. `FINDINGS.md` says what was learnt about the client.
+Each directory here is a client (`unclean_elections` has six). Its `ALLOW` lists tests that fail for a reason that lies
+with the client: one a line, `test_name or test_name[parameters]`, then `:` and the reason. Such a test must fail: a
+line that is not needed any more turns the run red. `FINDINGS.md` says what was learnt about the client.
 """
 
 from __future__ import annotations
