@@ -18,6 +18,7 @@ __all__ = ["CLIENTS", "Client"]
 HERE = Path(__file__).parent
 TESTS = HERE.parents[1]
 BUILD_SECONDS_MAX = 600.0
+DOWNLOAD_SECONDS_MAX = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +61,18 @@ def missing_go() -> str | None:
     """The modules come from Go's module cache, or from wherever the `go` of this machine fetches modules."""
     if (go := shutil.which("go")) is None:
         return "there is no go on the PATH: franz-go needs one as new as franz_go/go.mod says"
-    fetched = subprocess.run(
-        [go, "mod", "download"],
-        cwd=HERE / "franz_go",
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=BUILD_SECONDS_MAX,
-    )
+    try:
+        fetched = subprocess.run(
+            [go, "mod", "download"],
+            cwd=HERE / "franz_go",
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=DOWNLOAD_SECONDS_MAX,
+        )
+    except subprocess.TimeoutExpired:
+        return f"go mod download has not ended after {DOWNLOAD_SECONDS_MAX:.0f} s"
     return None if fetched.returncode == 0 else f"go mod download: {fetched.stderr.strip()[-300:]}"
 
 

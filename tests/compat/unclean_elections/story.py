@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterable
@@ -144,13 +145,15 @@ class OnTidelog:
 
 
 class Program:
-    """A program of a client, whose lines are kept in a file."""
+    """A program of a client. A file keeps what it says."""
 
     def __init__(self, name: str, command: list[str], files: Path) -> None:
         self.name = name
         files.mkdir(parents=True, exist_ok=True)
         stem = f"{name}-{len(list(files.iterdir()))}"
         self._said, self._errors = files / f"{stem}.lines", files / f"{stem}.errors"
+        if (setpriv := shutil.which("setpriv")) is not None:  # a killed test run leaves no suspended program behind
+            command = [setpriv, "--pdeathsig", "KILL", *command]
         with self._said.open("wb") as said, self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=said, stderr=errors, env=environment()
