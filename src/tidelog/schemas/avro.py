@@ -5,29 +5,42 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
 import fastavro
-from fastavro.schema import SchemaParseException
 from fastavro.types import Schema
 
 from tidelog.base.errors import ConfigError
-from tidelog.schemas.codec import ENVELOPE, SchemaDeserializer, SchemaSerializer, said
+from tidelog.schemas.codec import ENVELOPE, SchemaDeserializer, SchemaSerializer, said, schemas_used
 from tidelog.schemas.errors import SchemaError
 from tidelog.schemas.registry import AVRO, RegisteredSchema, SchemaRegistry
 
 T = TypeVar("T")
 
 
-def _parsed(registry: SchemaRegistry, schema: RegisteredSchema, named: dict[str, Any] | None = None) -> Schema:
-    """The schema with all that it refers to, which goes into `named`. Raises ConfigError."""
-    named = {} if named is None else named
-    for reference in schema.references:
-        _parsed(registry, registry.version(reference.subject, reference.version)[1], named)
+_FIELD: Final = "value"
+
+
+def _parsed(registry: SchemaRegistry, schema: RegisteredSchema) -> Schema:
+    """A record of one field, of this schema, which is written just as the field is. Raises ConfigError.
+
+    fastavro keeps what a schema refers to beside records alone: of a union, an array or a name it would know nothing
+    when there is something to write.
+    """
+    named: dict[str, Any] = {}
+    for _, used in schemas_used(registry, schema):
+        _parse(used, named)
+    return _parse(schema, named, is_field=True)
+
+
+def _parse(schema: RegisteredSchema, named: dict[str, Any], *, is_field: bool = False) -> Schema:
     text = schema.text.strip()
     try:
-        return fastavro.parse_schema(json.loads(text) if text[:1] in ("{", "[", '"') else text, named_schemas=named)
-    except (ValueError, SchemaParseException) as error:
+        found = json.loads(text) if text[:1] in ("{", "[", '"') else text
+        if is_field:
+            found = {"type": "record", "name": "__tidelog_value", "fields": [{"name": _FIELD, "type": found}]}
+        return fastavro.parse_schema(found, named_schemas=named)
+    except Exception as error:  # fastavro raises whatever comes up: SchemaParseException, KeyError, TypeError, …
         raise ConfigError(f"{text[:80]!r} is no Avro schema: {said(error)}") from error
 
 
@@ -41,7 +54,7 @@ class AvroSerializer(SchemaSerializer[T, Schema]):
     def _encode(prepared: Schema, value: Any, what: str) -> bytes:
         out = io.BytesIO()
         try:
-            fastavro.schemaless_writer(out, prepared, value, strict_allow_default=True)
+            fastavro.schemaless_writer(out, prepared, {_FIELD: value}, strict_allow_default=True)
         except Exception as error:  # fastavro raises whatever comes up: ValueError, TypeError, AttributeError, …
             raise SchemaError(f"{what} does not fit its schema: {said(error)}") from error
         return out.getvalue()
@@ -75,10 +88,10 @@ class AvroDeserializer(SchemaDeserializer[T, Schema]):
         source = io.BytesIO(data)
         source.seek(ENVELOPE.size)
         try:
-            found = fastavro.schemaless_reader(source, writer, reader)
+            found: Any = fastavro.schemaless_reader(source, writer, reader)
         except Exception as error:  # fastavro raises whatever comes up: EOFError, IndexError, SchemaResolutionError, …
             raise SchemaError(f"{what} cannot be read: {said(error)}") from error
         left = len(data) - source.tell()
         if left:
             raise SchemaError(f"{what} go on for {left} bytes behind the value")
-        return found
+        return found[_FIELD]

@@ -8,18 +8,20 @@ from __future__ import annotations
 import json
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from tidelog.base.errors import ConfigError
 from tidelog.schemas.errors import SchemaError
-from tidelog.schemas.registry import RegisteredSchema, SchemaRegistry
+from tidelog.schemas.registry import Reference, RegisteredSchema, SchemaRegistry
 
 T = TypeVar("T")
 P = TypeVar("P")
 
 ENVELOPE = struct.Struct(">BI")
 MAGIC = 0
+REFERENCES_MAX = 200
+"""So many other schemas a schema may use, with all that those use."""
 
 
 class SchemaSerializer(ABC, Generic[T, P]):
@@ -158,6 +160,29 @@ def schema_id_of(data: bytes) -> int:
             " a registry"
         )
     return int(ENVELOPE.unpack_from(data)[1])
+
+
+def schemas_used(
+    registry: SchemaRegistry, schema: RegisteredSchema, known: set[Reference] | None = None
+) -> Iterator[tuple[Reference, RegisteredSchema]]:
+    """All that a schema refers to, and that those refer to: each once, and behind what it needs itself.
+
+    Raises:
+        ConfigError: there are more than REFERENCES_MAX of them.
+        SchemaRegistryError: the registry does not have one, or cannot be asked.
+    """
+    known = set() if known is None else known
+    for reference in schema.references:
+        if reference in known:
+            continue
+        known.add(reference)
+        if len(known) > REFERENCES_MAX:
+            raise ConfigError(
+                f"{schema.text[:80]!r} and what it is used by need more than {REFERENCES_MAX} other schemas"
+            )
+        _, used = registry.version(reference.subject, reference.version)
+        yield from schemas_used(registry, used, known)
+        yield reference, used
 
 
 def said(error: Exception) -> str:

@@ -15,7 +15,7 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT7
 
 from tidelog.base.errors import ConfigError
-from tidelog.schemas.codec import ENVELOPE, SchemaDeserializer, SchemaSerializer
+from tidelog.schemas.codec import ENVELOPE, SchemaDeserializer, SchemaSerializer, schemas_used
 from tidelog.schemas.errors import SchemaError
 from tidelog.schemas.registry import JSON_SCHEMA, RegisteredSchema, SchemaRegistry
 
@@ -30,22 +30,17 @@ def _validator(registry: SchemaRegistry, schema: RegisteredSchema) -> Validator:
         kind.check_schema(parsed)
     except InvalidSchemaError as error:
         raise ConfigError(f"{schema.text[:80]!r} is no JSON Schema: {error.message}") from error
-    return kind(parsed, registry=_referred(registry, schema, Registry()))
-
-
-def _referred(registry: SchemaRegistry, schema: RegisteredSchema, known: Registry[Any]) -> Registry[Any]:
-    """What the schema refers to, by the names that it has for it. Nothing is fetched from elsewhere."""
-    for reference in schema.references:
-        _, used = registry.version(reference.subject, reference.version)
+    known: Registry[Any] = Registry()  # by the names that schemas have for it; nothing is fetched from elsewhere
+    for reference, used in schemas_used(registry, schema):
         resource = Resource.from_contents(_parsed(used), default_specification=DRAFT7)
-        known = _referred(registry, used, known.with_resource(reference.name, resource))
-    return known
+        known = known.with_resource(reference.name, resource)
+    return kind(parsed, registry=known)
 
 
 def _parsed(schema: RegisteredSchema) -> Any:
     try:
         parsed = json.loads(schema.text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{schema.text[:80]!r} is no JSON Schema: it is not JSON: {error}") from error
     if not isinstance(parsed, dict | bool):
         raise ConfigError(f"{schema.text[:80]!r} is no JSON Schema: that is an object, or true or false")
@@ -59,6 +54,8 @@ def _check(validator: Validator, value: Any, what: str) -> None:
         raise SchemaError(
             f"{what} cannot be checked: its schema refers to {missing.ref!r}, which is not there"
         ) from missing
+    except RecursionError as error:
+        raise SchemaError(f"{what} cannot be checked: it is too deep, or its schema refers to itself") from error
     if error is not None:
         raise SchemaError(f"{what} does not fit its schema at {error.json_path}: {error.message}")
 
@@ -74,7 +71,7 @@ class JsonSchemaSerializer(SchemaSerializer[T, Validator]):
         _check(prepared, value, what)
         try:
             return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise SchemaError(f"{what} cannot be written as JSON: {error}") from error
 
 
@@ -105,7 +102,7 @@ class JsonSchemaDeserializer(SchemaDeserializer[T, Validator]):
     def _decode(writer: Validator, reader: Validator | None, data: bytes, what: str) -> Any:
         try:
             found = json.loads(data[ENVELOPE.size :])
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SchemaError(f"{what} are not JSON: {error}") from error
         _check(reader or writer, found, what)
         return found

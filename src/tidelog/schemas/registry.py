@@ -14,12 +14,14 @@ from http.client import HTTPException
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
-from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
 
 from tidelog.base.errors import ConfigError
 from tidelog.schemas.errors import SchemaRegistryError
 
 AVRO, JSON_SCHEMA = "AVRO", "JSON"
+ID_MAX = 2**31 - 1
+ANSWER_BYTES_MAX = 16 * 1024 * 1024
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
@@ -40,6 +42,13 @@ class RegisteredSchema:
     kind: str
     """`AVRO`, `JSON` or `PROTOBUF`."""
     references: tuple[Reference, ...] = ()
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """Nobody is followed elsewhere: the password is not meant for them, and urllib would make a GET of a POST."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
 
 
 class SchemaRegistry:
@@ -73,7 +82,7 @@ class SchemaRegistry:
             self._headers["Authorization"] = "Basic " + b64encode(":".join(auth).encode()).decode()
         self._timeout_s = timeout_ms / 1000
         # No proxy of the environment: a registry stands beside its brokers.
-        self._opener = build_opener(ProxyHandler({}), HTTPSHandler(context=ssl_context))
+        self._opener = build_opener(ProxyHandler({}), HTTPSHandler(context=ssl_context), _NoRedirects())
         self._by_id: dict[int, RegisteredSchema] = {}
         self._ids: dict[tuple[str, RegisteredSchema], int] = {}
 
@@ -103,7 +112,7 @@ class SchemaRegistry:
         """The id and the schema of a subject's version. Each call asks. Raises SchemaRegistryError."""
         answer = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}")
         found = _schema_of(answer)
-        schema_id = _number(answer, "id")
+        schema_id = _id_in(answer)
         self._by_id[schema_id] = found
         return schema_id, found
 
@@ -123,7 +132,7 @@ class SchemaRegistry:
                 body["schemaType"] = schema.kind
             if schema.references:
                 body["references"] = [reference._asdict() for reference in schema.references]
-            found = self._ids[key] = _number(self._ask("POST", path, body), "id")
+            found = self._ids[key] = _id_in(self._ask("POST", path, body))
             self._by_id.setdefault(found, schema)
         return found
 
@@ -135,11 +144,10 @@ class SchemaRegistry:
             try:
                 request = Request(url + path, data, self._headers, method=method)  # noqa: S310 - see `_checked`
                 with self._opener.open(request, timeout=self._timeout_s) as response:
-                    answered = response.read()
+                    answered = response.read(ANSWER_BYTES_MAX + 1)
                     status = response.status
             except HTTPError as error:
-                with error:
-                    refused = _refusal(url + path, error.code, error.read())
+                refused = _refusal(url + path, error)
                 if error.code < 500:
                     raise refused from None
                 unreached.append(str(refused))
@@ -147,9 +155,13 @@ class SchemaRegistry:
             except (URLError, OSError, HTTPException) as error:
                 unreached.append(f"{url}: {getattr(error, 'reason', None) or error}")
                 continue
+            if len(answered) > ANSWER_BYTES_MAX:
+                raise SchemaRegistryError(
+                    f"{url + path}: the answer has more than {ANSWER_BYTES_MAX} bytes", status=status
+                )
             try:
                 return json.loads(answered)
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise SchemaRegistryError(
                     f"{url + path}: the answer is not JSON: {answered[:80]!r}", status=status
                 ) from None
@@ -167,30 +179,54 @@ def _checked(url: str) -> str:
     return url.rstrip("/")
 
 
-def _refusal(url: str, status: int, body: bytes) -> SchemaRegistryError:
+def _refusal(url: str, error: HTTPError) -> SchemaRegistryError:
+    with error:
+        try:
+            body = error.read(ANSWER_BYTES_MAX)
+        except (OSError, HTTPException):  # it hung up meanwhile
+            body = b""
     message, code = body[:200].decode(errors="replace"), None
     try:
         said = json.loads(body)
-        message, code = str(said["message"]), int(said["error_code"])
-    except (ValueError, KeyError, TypeError):
+        message, code = str(said["message"]), _whole(said["error_code"])
+    except (ValueError, KeyError, TypeError, RecursionError):
         pass
-    return SchemaRegistryError(f"{url}: {message} (HTTP {status})", status=status, error_code=code)
+    if 300 <= error.code < 400:
+        message = f"it sends to {error.headers.get('Location')}: name that URL instead, if it is to be trusted"
+    return SchemaRegistryError(f"{url}: {message} (HTTP {error.code})", status=error.code, error_code=code)
 
 
 def _schema_of(answer: Any) -> RegisteredSchema:
     try:
         references: Sequence[Any] = answer.get("references") or ()
         return RegisteredSchema(
-            str(answer["schema"]),
-            str(answer.get("schemaType") or AVRO),
-            tuple(Reference(str(one["name"]), str(one["subject"]), int(one["version"])) for one in references),
+            _text(answer["schema"]),
+            _text(answer.get("schemaType") or AVRO),
+            tuple(Reference(_text(one["name"]), _text(one["subject"]), _whole(one["version"])) for one in references),
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         raise SchemaRegistryError(f"the registry answered {answer!r}, where a schema was expected") from None
 
 
-def _number(answer: Any, name: str) -> int:
+def _id_in(answer: Any) -> int:
     try:
-        return int(answer[name])
+        found = _whole(answer["id"])
     except (KeyError, TypeError, ValueError):
-        raise SchemaRegistryError(f"the registry answered {answer!r}, which has no {name!r}") from None
+        found = -1
+    if not 0 <= found <= ID_MAX:
+        raise SchemaRegistryError(f"the registry answered {answer!r}, which has no 'id' from 0 to {ID_MAX}")
+    return found
+
+
+def _whole(value: Any) -> int:
+    """Raises ValueError: it is no whole number."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{value!r} is no whole number")
+    return value
+
+
+def _text(value: Any) -> str:
+    """Raises ValueError: it is no text."""
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no text")
+    return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -234,3 +235,115 @@ def test_subjects_are_listed_whatever_their_names(server: RegistryServer, regist
 def test_what_is_no_url_is_refused(urls: Any) -> None:
     with pytest.raises(ConfigError, match="SchemaRegistry: "):
         SchemaRegistry(urls)
+
+
+def record(name: str, **fields: str) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": key, "type": kind} for key, kind in fields.items()]}
+
+
+def reference(name: str) -> dict[str, Any]:
+    return {"name": name, "subject": name, "version": 1}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (["Bought", "Sold"], {"at": {"cents": 1}}),
+        ("Price", {"cents": 1}),
+        ({"type": "array", "items": "Price"}, [{"cents": 1}, {"cents": 2}]),
+        ({"type": "map", "values": ["null", "Price"]}, {"a": None, "b": {"cents": 2}}),
+        (record("Both", bought="Bought", sold="Sold"), {"bought": {"at": {"cents": 1}}, "sold": {"for": {"cents": 2}}}),
+    ],
+)
+def test_a_schema_of_any_shape_uses_others(
+    server: RegistryServer, registry: SchemaRegistry, schema: Any, value: Any
+) -> None:
+    """What is referred to twice is asked for once."""
+    price = reference("Price")
+    server.register("Price", {"schema": json.dumps(record("Price", cents="int"))})
+    server.register("Bought", {"schema": json.dumps(record("Bought", at="Price")), "references": [price]})
+    server.register("Sold", {"schema": json.dumps(record("Sold", **{"for": "Price"})), "references": [price]})
+    references = [reference("Bought"), reference("Sold"), price]
+    server.register("o", {"schema": json.dumps(schema), "references": references})
+    serializer = AvroSerializer[Any](registry, "o")
+    assert server.asked.count("GET /subjects/Price/versions/1") == 1
+    assert AvroDeserializer(registry)(serializer(value)) == value
+
+
+def test_schemas_that_use_each_other_without_end_are_refused(server: RegistryServer, registry: SchemaRegistry) -> None:
+    server.register("Loop", {"schema": json.dumps(record("Loop", of="Loop2")), "references": [reference("Loop2")]})
+    server.register("Loop2", {"schema": json.dumps(record("Loop2", of="Loop")), "references": [reference("Loop")]})
+    with pytest.raises(ConfigError, match="is no Avro schema: UnknownType"):
+        AvroSerializer[Any](registry, "Loop")
+    for number in range(1_000):
+        server.register(f"{number}", {"schema": "{}", "schemaType": "JSON", "references": [reference(f"{number + 1}")]})
+    with pytest.raises(ConfigError, match="more than 200 other schemas"):
+        JsonSchemaSerializer[Any](registry, "0")
+
+
+@pytest.mark.parametrize("text", ["{}", '{"type": "enum", "name": "e"}', '{"type": ["x"]}', "[5]", "[" * 100_000])
+def test_whatever_avro_says_of_a_schema_it_is_refused_at_once(registry: SchemaRegistry, text: str) -> None:
+    with pytest.raises(ConfigError, match="is no Avro schema: "):
+        AvroSerializer[Any](registry, "o", text)
+
+
+def test_json_that_is_too_deep_is_refused(registry: SchemaRegistry) -> None:
+    with pytest.raises(ConfigError, match="is no JSON Schema: "):
+        JsonSchemaSerializer[Any](registry, "o", "[" * 100_000)
+    with pytest.raises(SchemaError, match="cannot be checked"):
+        JsonSchemaSerializer[Any](registry, "o", {"$ref": "#"})(1)
+    anything = JsonSchemaSerializer[Any](registry, "any", {})
+    with pytest.raises(SchemaError, match="bytes that name schema 1 are not JSON"):
+        JsonSchemaDeserializer(registry)(anything(1)[:5] + b"[" * 100_000)
+
+
+@pytest.mark.parametrize("found", ["-1", "4294967296", "1e999", "true", '"7"', "1.5", "null"])
+def test_an_id_that_is_none_is_refused_and_forgotten(
+    server: RegistryServer, registry: SchemaRegistry, found: str
+) -> None:
+    serializer = AvroSerializer[str](registry, "o", "string")
+    server.refuses = (200, b'{"schema": "{}", "id": %s}' % found.encode())
+    with pytest.raises(SchemaRegistryError, match="has no 'id'"):
+        serializer("x")
+    with pytest.raises(SchemaRegistryError, match="has no 'id'"):
+        registry.version("o")
+    server.refuses = None
+    assert serializer("x")[:5] == b"\x00\x00\x00\x00\x01"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        (200, b"[" * 100_000, "the answer is not JSON"),
+        (200, b'{"schema": "", "references": [{"name": "", "subject": "", "version": 1e999}]}', "where a schema was"),
+        (200, b'{"schema": {}}', "where a schema was"),
+        (404, b'{"message": "x", "error_code": 1e999}', "1e999} (HTTP 404)"),
+        (404, b"[" * 100_000, "[[[ (HTTP 404)"),
+        (200, b" " * (16 * 1024 * 1024 + 1), "the answer has more than 16777216 bytes"),
+    ],
+)
+def test_answers_that_are_meant_to_hurt(
+    server: RegistryServer, registry: SchemaRegistry, status: int, body: bytes, told: str
+) -> None:
+    server.refuses = (status, body)
+    with pytest.raises(SchemaRegistryError, match=re.escape(told)):
+        registry.schema(1)
+
+
+def test_a_registry_that_sends_elsewhere_is_not_followed(server: RegistryServer) -> None:
+    """The password is not for whoever that is; and a POST would become a GET."""
+    with schema_registry() as elsewhere:
+        server.refuses, server.location = (302, b""), elsewhere.url + "/there"
+        registry = SchemaRegistry(server.url, auth=("ada", "secret"))
+        for ask in (registry.subjects, lambda: registry.register("o", RegisteredSchema('"string"', "AVRO"))):
+            with pytest.raises(
+                SchemaRegistryError, match=rf"sends to {elsewhere.url}/there: name that URL instead.*HTTP 302"
+            ):
+                ask()
+        assert elsewhere.asked == []
+
+
+def test_a_refusal_that_is_cut_short_is_one(server: RegistryServer, registry: SchemaRegistry) -> None:
+    server.refuses, server.length = (404, b"{}"), 10
+    with pytest.raises(SchemaRegistryError, match=r"HTTP 404"):
+        registry.schema(1)
