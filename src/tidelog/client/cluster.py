@@ -211,7 +211,7 @@ class Cluster:
 
     async def _verified(self, connection: Connection) -> Connection:
         """A broker that may be of another cluster is asked for its metadata first: few other answers can say so."""
-        if self.metadata.cluster_id is None and self._store is not None and not self._store.read().is_unknown:
+        if not self.metadata.brokers and self._store is not None and not self._store.read().is_unknown:
             await self._fetch_metadata([], connection, create=False)
         return connection
 
@@ -365,6 +365,7 @@ class Cluster:
             allow_auto_topic_creation=create,
         )
         while True:
+            reflected = self._reflects
             try:
                 answer = await self._first_answer(lambda _: request, MetadataResponse, informant, min_version=4)
                 self._last_requested = answer.connection.address
@@ -375,6 +376,9 @@ class Cluster:
                 raise
             if answer.token is None or self._reflects is None or answer.token >= self._reflects:
                 break
+            if reflected is not None and answer.token < reflected:
+                what = f"reflects offset {answer.token}, and this client has seen offset {reflected}"
+                raise refusal(Code.STALE_METADATA, f"the metadata of {answer.connection.address} {what}")
             informant = answer.connection  # it was overtaken; the next request bears the newer token
         response = answer.response
         if answer.token is not None:

@@ -45,6 +45,7 @@ class Informant(ScriptedBroker):
     Attributes:
         offset: of the metadata log, as far as it has it.
         topics: that are there by then.
+        cluster_id: as it names the cluster.
         waiting: requests that are not answered yet.
     """
 
@@ -54,6 +55,7 @@ class Informant(ScriptedBroker):
         self.topics = set(topics)
         self.waiting: list[asyncio.Event] = []
         self.is_held = False
+        self.cluster_id: str | None = "model"
         self.brokers: list[Informant] = []
         self.on(ApiKey.METADATA, self._metadata)
 
@@ -66,7 +68,7 @@ class Informant(ScriptedBroker):
         names = topics if request.topics is None else [topic.name for topic in request.topics]
         return MetadataResponse(
             brokers=[MetadataResponseBroker(number, "127.0.0.1", one.port) for number, one in enumerate(self.brokers)],
-            cluster_id="model",
+            cluster_id=self.cluster_id,
             controller_id=0,
             topics=[
                 MetadataResponseTopic(
@@ -79,13 +81,15 @@ class Informant(ScriptedBroker):
         )
 
 
-def between_two(scenario: Callable[[Cluster, Informant, Informant], Awaitable[None]]) -> None:
+def between_two(
+    scenario: Callable[[Cluster, Informant, Informant], Awaitable[None]], store: ConsistencyContextStore | None = None
+) -> None:
     """Of a client with a store that knows two brokers."""
 
     async def main() -> None:
         async with Informant(3) as first, Informant(3) as second, asyncio.timeout(60):
             first.brokers = second.brokers = [first, second]
-            config = AdminConfig(retry_backoff_ms=5, consistency_context_store=ConsistencyContextStore())
+            config = AdminConfig(retry_backoff_ms=5, consistency_context_store=store or ConsistencyContextStore())
             cluster = Cluster((Address("127.0.0.1", first.port),), config, real_world())
             await cluster.fetch_metadata([])
             try:
@@ -136,6 +140,51 @@ def test_who_asks_for_metadata_is_not_given_what_was_asked_for_before() -> None:
         await later
         assert "flights" in cluster.metadata.topics
         assert seen(7) in first.tokens + second.tokens
+
+    between_two(scenario)
+
+
+class ForgetfulStore(ConsistencyContextStore):
+    """Of a user, whose own place for the context has lost it."""
+
+    def read(self) -> ConsistencyContext:
+        return ConsistencyContext("model", 3)
+
+
+def test_a_broker_that_answers_with_less_than_was_seen_is_asked_again_with_back_off() -> None:
+    """And not at once, again and again, until the time is over: it was restored, or a store has lost its context."""
+
+    async def scenario(cluster: Cluster, first: Informant, second: Informant) -> None:
+        second.offset, second.topics = 7, {"flights"}
+        connection = await cluster.pool.connection(Address("127.0.0.1", second.port))
+        await cluster._fetch_metadata(["flights"], connection, create=False)
+        connection = await cluster.pool.connection(Address("127.0.0.1", first.port))
+        before = len(first.messages(ApiKey.METADATA))
+        with pytest.raises(KafkaError, match="reflects offset 3, and this client has seen offset 7") as error:
+            await cluster._fetch_metadata(["flights"], connection, create=False)
+        assert error.value.code is Code.STALE_METADATA
+        assert len(first.messages(ApiKey.METADATA)) == before + 1
+        assert "flights" in cluster.metadata.topics
+
+    between_two(scenario)
+    between_two(scenario, ForgetfulStore())
+
+
+def test_a_broker_that_does_not_name_its_cluster_is_asked_for_metadata_once() -> None:
+    """It may be what it should be, and there is no more to be had."""
+
+    async def scenario(cluster: Cluster, first: Informant, second: Informant) -> None:
+        first.cluster_id = second.cluster_id = None
+        assert cluster._store is not None
+        fresh = AdminConfig(retry_backoff_ms=5, consistency_context_store=cluster._store)
+        unnamed = Cluster((Address("127.0.0.1", first.port),), fresh, real_world())
+        before = len(first.messages(ApiKey.METADATA))
+        try:
+            for _ in range(5):
+                await unnamed.any_broker()
+        finally:
+            await unnamed.close()
+        assert len(first.messages(ApiKey.METADATA)) == before + 1
 
     between_two(scenario)
 
