@@ -12,15 +12,17 @@ Kafka's clients have them as JMX beans: `consumer-fetch-manager-metrics`, `produ
 from __future__ import annotations
 
 import asyncio
+import os
 import weakref
 from collections.abc import Iterable
+from concurrent.futures import Future
 from typing import Any
 
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tidelog.base.errors import ClientClosedError
+from tidelog.base.errors import TidelogError
 from tidelog.base.ids import TopicPartition
 from tidelog.client.async_consumer import AsyncConsumer
 from tidelog.client.async_producer import AsyncProducer
@@ -59,18 +61,24 @@ _PRODUCER_GAUGES = (
 
 
 class ClientCollector(Collector):
-    """Reads the statistics of clients whenever Prometheus asks. A client that is closed or gone is left out.
+    """Reads the statistics of clients whenever Prometheus asks.
+
+    A client that is closed or gone is left out, as is each in a process that was forked. A consumer is asked on its
+    event loop: one whose deserializer takes longer than `ask_seconds_max` is left out once.
 
     Args:
         clients: consumers and producers, blocking or of `tidelog.aio`. Those of `tidelog.aio` are given on their loop.
+        ask_seconds_max: how long to wait for the loop of a consumer.
 
     Raises:
         ValueError: two of one kind have the same `client_id`, by which their metrics are told apart.
         TypeError: no client of Tidelog.
     """
 
-    def __init__(self, *clients: AnyClient) -> None:
+    def __init__(self, *clients: AnyClient, ask_seconds_max: float = ASK_SECONDS_MAX) -> None:
+        self._ask_seconds_max = ask_seconds_max
         self._clients: dict[tuple[str, str], _Watched] = {}
+        self._pid = os.getpid()
         for client in clients:
             self.add(client)
 
@@ -81,9 +89,13 @@ class ClientCollector(Collector):
         kind = "consumer" if isinstance(client, (Consumer, AsyncConsumer)) else "producer"
         key = (kind, client.client_id)
         there = self._clients.get(key)
-        if there is not None and there.client() not in (None, client) and there.statistics() is not None:
+        if there is not None and there.client() not in (None, client) and there.is_there:
             raise ValueError(f"two {kind}s have client_id={client.client_id!r}: give each one of its own")
         self._clients[key] = _Watched(client)
+
+    def client_ids(self) -> set[tuple[str, str]]:
+        """The kind ("consumer", "producer") and the client id of each that is asked."""
+        return set(self._clients)
 
     def register(self, registry: CollectorRegistry | None = None) -> ClientCollector:
         """Have a registry collect from here; by default the one that `prometheus_client` serves."""
@@ -96,7 +108,12 @@ class ClientCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """What `prometheus_client` asks for."""
-        found = {key: watched.statistics() for key, watched in self._clients.items()}
+        found = {}
+        watched = self._clients.copy() if self._pid == os.getpid() else {}  # clients have no threads in a fork
+        for key, one in watched.items():
+            found[key] = one.statistics(self._ask_seconds_max)
+            if not one.is_there and self._clients.get(key) is one:
+                self._clients.pop(key, None)
         partitions = {name: each for (kind, name), each in found.items() if kind == "consumer" and each is not None}
         producers = {name: each for (kind, name), each in found.items() if kind == "producer" and each is not None}
         yield from _of_partitions(partitions)
@@ -108,24 +125,39 @@ class _Watched:
 
     def __init__(self, client: AnyClient) -> None:
         self.client = weakref.ref(client)
-        is_async = isinstance(client, AsyncConsumer)  # an asynchronous producer's statistics are for any thread
-        self._loop = asyncio.get_running_loop() if is_async else None
+        self._loop: asyncio.AbstractEventLoop | None = None  # a producer's statistics are for any thread
+        if isinstance(client, Consumer):
+            self._loop = client._thread.loop
+        elif isinstance(client, AsyncConsumer):
+            self._loop = asyncio.get_running_loop()
 
-    def statistics(self) -> Any:
-        """None: it is closed, or gone."""
+    @property
+    def is_there(self) -> bool:
+        """Whether it is neither closed nor gone, and its loop is not over."""
         client = self.client()
-        if client is None or client.is_closed:
+        return client is not None and not client.is_closed and (self._loop is None or not self._loop.is_closed())
+
+    def statistics(self, seconds_max: float) -> Any:
+        """None: it is closed, or gone, or cannot say in time."""
+        client = self.client()
+        if client is None or not self.is_there:
             return None
+        source = client._async if isinstance(client, Consumer) else client
         try:
             if self._loop is None or self._loop is _running_loop():
-                return client.statistics()
-            return asyncio.run_coroutine_threadsafe(_asked(client), self._loop).result(ASK_SECONDS_MAX)
-        except (ClientClosedError, RuntimeError, TimeoutError):  # closed meanwhile, or its loop is, or that is busy
+                return source.statistics()
+            asked: Future[Any] = Future()
+            self._loop.call_soon_threadsafe(_answer, source, asked)
+            return asked.result(seconds_max)
+        except (TidelogError, RuntimeError, TimeoutError):  # closed meanwhile, or its loop is, or that is busy
             return None
 
 
-async def _asked(client: AnyClient) -> object:
-    return client.statistics()
+def _answer(client: AnyClient, asked: Future[Any]) -> None:
+    try:
+        asked.set_result(client.statistics())
+    except Exception as error:
+        asked.set_exception(error)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

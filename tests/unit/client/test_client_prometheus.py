@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import signal
 import threading
+import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -15,6 +19,7 @@ from support.fixtures.loop_runner import on_a_loop_of_its_own
 from support.fixtures.model_cluster import ModelCluster
 from support.fixtures.scripted_broker import HANG_UP
 from tidelog import Consumer, Producer, TidelogError, TopicPartition, aio
+from tidelog.client.core.values import ProducerStatistics
 from tidelog.prometheus import ClientCollector
 from tidelog.wire import ApiKey
 
@@ -119,3 +124,78 @@ def test_what_is_no_client_is_refused() -> None:
     wrong: Any = threading
     with pytest.raises(TypeError, match="is no consumer and no producer of Tidelog"):
         ClientCollector(wrong)
+
+
+def test_a_client_may_be_added_while_prometheus_asks_the_others(cluster: ModelCluster) -> None:
+    collector = ClientCollector()
+
+    class Adding(Producer):
+        def statistics(self) -> ProducerStatistics:
+            collector.add(other)
+            return super().statistics()
+
+    with Producer(cluster.address, client_id="other") as other, Adding(cluster.address, client_id="adds") as adding:
+        collector.add(adding)
+        values_of(collector)
+        assert collector.client_ids() == {("producer", "adds"), ("producer", "other")}
+    values_of(collector)
+    assert collector.client_ids() == set()  # who makes clients for ever keeps none of them
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_a_loop_that_is_over_or_stands_still_is_left_out(cluster: ModelCluster, is_over: bool) -> None:
+    loop = asyncio.new_event_loop()
+
+    async def make() -> tuple[aio.Consumer, ClientCollector]:
+        consumer = aio.Consumer(cluster.address)
+        return consumer, ClientCollector(consumer, ask_seconds_max=0.05)
+
+    consumer, collector = loop.run_until_complete(make())
+    if not is_over:
+        assert values_of(collector) == {}
+        loop.run_until_complete(consumer.close())
+    loop.close()
+    assert values_of(collector) == {}
+    gc.collect()  # nothing that was to be awaited is left
+
+
+def test_a_consumer_that_deserializes_for_long_is_left_out(cluster: ModelCluster) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow(data: bytes | None) -> bytes | None:
+        begun.set()
+        may_end.wait(60)
+        return data
+
+    with Producer(cluster.address, **FAST) as producer:
+        producer.send("t", b"x", partition=0).result(10)
+    with Consumer(cluster.address, auto_offset_reset="earliest", value_deserializer=slow) as consumer:
+        consumer.assign([WHERE])
+        collector = ClientCollector(consumer, ask_seconds_max=0.05)
+        with ThreadPoolExecutor(1) as pool:
+            polled = pool.submit(consumer.poll, 10_000)
+            assert begun.wait(10)
+            assert values_of(collector) == {}
+            may_end.set()
+            assert len(polled.result(10)) == 1
+        assert values_of(collector) != {}
+
+
+def test_a_forked_process_does_not_ask_the_clients_of_its_parent(cluster: ModelCluster) -> None:
+    """They have no threads there, and their locks may be held by one."""
+    with Producer(cluster.address) as producer, Consumer(cluster.address) as consumer:
+        consumer.assign([WHERE])
+        collector = ClientCollector(producer, consumer)
+        with producer._sender_task.lock, warnings.catch_warnings():  # as one of its threads may hold it
+            warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons advise against what is tested here
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                    signal.alarm(30)
+                    status = int(values_of(collector) != {})
+                finally:
+                    os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        assert values_of(collector) != {}
