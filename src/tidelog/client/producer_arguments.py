@@ -138,8 +138,10 @@ def check_timestamp(timestamp_ms: int) -> int:
 def rows_by_target(columns: ColumnBuffers, route: Route) -> list[tuple[int | None, Buffer | None]]:
     """Partitions (None: any), with the numbers of the rows for each by their keys (None: all rows)."""
     of_row = route.partitioner.of_row()
-    if (columns.key_offsets is None and of_row is None) or route.partition_count == 1:
+    if columns.key_offsets is None and of_row is None:
         return [(None, None)]
+    if route.partition_count == 1 and not route.partitioner.asks_user:
+        return [(0, None)]  # also if there are more by the time that the rows are taken
     found = rows_by_partition(
         columns, route.partition_count, lambda count: route.partitioner.partition(None, count), of_row
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,8 @@ from tidelog.client.core.accumulator import PartitionQueue
 from tidelog.client.core.metadata_cache import CachedPartition, TopicView
 from tidelog.client.core.partitioner import ChoosePartition, Partitioner, StickyPartitioner
 from tidelog.client.core.route import Route
+from tidelog.client.producer_arguments import rows_by_target
+from tidelog.records.columns import ColumnBuffers
 from tidelog.records.keys import partition_for_key
 
 
@@ -96,6 +99,27 @@ def test_what_a_function_returns_is_a_partition_of_the_topic() -> None:
     nothing: Any = lambda key, partitions, available: None  # noqa: E731
     with pytest.raises(TypeError, match="the partitioner returned None for topic 't', which is no whole number"):
         partitioner(nothing).ask(b"k")
+    fraction: Any = lambda key, partitions, available: 1.0  # noqa: E731
+    with pytest.raises(TypeError, match=r"returned 1\.0 for topic 't', which is no whole number"):
+        partitioner(fraction).ask(b"k")
+
+
+class Whole:
+    """A whole number that is no int, as numpy's are."""
+
+    def __index__(self) -> int:
+        return 3
+
+
+def test_a_function_may_compute_with_numpy() -> None:
+    found: Any = Whole()
+    partition = partitioner(lambda key, partitions, available: found).ask(b"k")
+    assert (partition, type(partition)) == (3, int)
+
+
+def test_a_function_that_says_true_names_a_partition_by_its_number() -> None:
+    """Else a future would be of partition True, and so would an error's text."""
+    assert repr(partitioner(lambda key, partitions, available: key is not None).ask(b"k")) == "1"
 
 
 @pytest.mark.parametrize("given", ["murmur2", "crc32", "fnv1a", "sticky", "round_robin"])
@@ -112,3 +136,15 @@ def test_rows_of_columns_go_where_records_go(given: str) -> None:
     assert [row is None for row in found] == [
         keyless or (given != "round_robin" and (key is None or (given == "crc32" and not key))) for key in keys
     ]
+
+
+def test_rows_of_a_topic_with_one_partition_go_there_even_if_it_grows_meanwhile() -> None:
+    """Else rows with a key would go where those without one go."""
+    led = CachedPartition(PartitionIndex(0), BrokerId(1), LeaderEpoch(0))
+    topic = TopicView("t", None, False, {PartitionIndex(0): led})
+    columns = ColumnBuffers(1, key_offsets=memoryview(array("i", [0, 1])), key_data=b"k")
+    rng: Any = SeededRng(2)
+    assert rows_by_target(columns, Route(topic, PartitionQueue, sticky_bytes=1, rng=rng)) == [(0, None)]
+    second = Route(topic, PartitionQueue, lambda key, partitions, available: 1, sticky_bytes=1, rng=rng)
+    with pytest.raises(KafkaError, match="topic 't' has no partition 1: it has 1, counted from 0"):
+        rows_by_target(columns, second)

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import index
 from typing import Final, Protocol
 from zlib import crc32
 
@@ -135,6 +136,11 @@ class Partitioner:
             RoundRobinPartitioner() if given == "round_robin" else StickyPartitioner(sticky_bytes, rng)
         )
 
+    @property
+    def asks_user(self) -> bool:
+        """Whether the user's own function chooses."""
+        return self._choose is not None
+
     def partition(self, key: bytes | None, size_bytes: int) -> int:
         """The partition of a record of so many bytes, but for the user's function: that is to be asked by `ask`."""
         found = None if key is None else self._of_key(key, self._partition_count)
@@ -149,10 +155,14 @@ class Partitioner:
         """
         assert self._choose is not None
         found = self._choose(key, list(range(self._partition_count)), list(self._available))
-        if not isinstance(found, int):
-            raise TypeError(f"the partitioner returned {found!r} for topic {self._topic!r}, which is no whole number")
-        check_partition(self._topic, found, self._partition_count)
-        return found
+        try:
+            partition = int(index(found))  # numpy's whole numbers too
+        except TypeError:
+            raise TypeError(
+                f"the partitioner returned {found!r} for topic {self._topic!r}, which is no whole number"
+            ) from None
+        check_partition(self._topic, partition, self._partition_count)
+        return partition
 
     def of_row(self) -> Callable[[bytes | None], int | None] | None:
         """What to ask for each row of columns: its partition, or None if it goes where the keyless go.
