@@ -1134,3 +1134,33 @@ def test_it_reads_up_to_the_end_as_it_is_and_stops(cluster: ModelCluster) -> Non
         consumer.seek(P0, 99)
         with pytest.raises(OffsetOutOfRangeError):
             list(consumer.until_end())
+
+
+def test_what_no_deserializer_should_raise_loses_no_record() -> None:
+    """Such as pyo3's PanicException, or pytest.fail: it passes through, and what was taken before it is read again."""
+
+    class Panic(BaseException):
+        pass
+
+    panics = [b"3"]
+
+    def parse(data: bytes | None) -> bytes | None:
+        if data in panics:
+            panics.clear()
+            raise Panic
+        return data
+
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 2))
+        log.elect()  # what follows is another batch
+        log.append(*numbered(2, 5))
+        async with aio.Consumer(
+            cluster.address, auto_offset_reset="earliest", value_deserializer=parse, **FAST
+        ) as consumer:
+            consumer.assign([P0])
+            with pytest.raises(Panic):
+                await consumer.poll(WAIT_MS)
+            assert offsets(await read(consumer, 5)) == list(range(5))
+
+    run(work)

@@ -181,6 +181,10 @@ class Subscription:
                 except RecordDeserializationError as error:
                     reader.stop(reader.generation, error)
                     break
+                except BaseException:  # of a deserializer: Ctrl-C, or what is no Exception. Nobody gets what was taken
+                    for key, place in begins.items():
+                        self.readers[key].give_back(place, self.readers[key].topic_id)
+                    raise
                 if fetched.next_batch == len(fetched.batches):
                     reader.on_all_delivered()
             if (position := reader.position) is not None:
