@@ -35,6 +35,7 @@ from support.fixtures.waiting import wait_until
 from support.load.group_member import commit, commit_request, wait_for_coordinator
 from support.load.many_groups import CONSUMER_GROUP, EMPTY_SHARE_GROUP, MEMBER, RECORDS, SHARE_GROUP, ManyGroups
 from support.nodes.listeners_node import ListenersNode
+from support.nodes.server_process import ServerProcess
 from tidelog.base.errors import Code
 from tidelog.server.api.apis import APIS
 from tidelog.server.api.dispatch import ELEMENTS_AT_ONCE_MAX
@@ -249,7 +250,7 @@ class Found:
 
 
 class Steps:
-    """The longest steps of a node's event loop: it is started while this is its environment.
+    """The longest steps of a node's event loop.
 
     Args:
         directory: for the file that the node writes.
@@ -259,9 +260,19 @@ class Steps:
         self._path = directory / "steps"
         self._path.touch()
         self._position = 0
-        os.environ["TIMED_STEPS"] = str(self._path)
+
+    def start(self, node: ServerProcess) -> None:
+        """Start a node whose steps they are, by a command line of its own: one that is forked has its modules already.
+
+        Raises:
+            RuntimeError: it says nothing of the steps of its start.
+        """
         folder = str(Path(__file__).parent / "timed_steps")
-        os.environ["PYTHONPATH"] = os.pathsep.join([folder, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+        path = os.pathsep.join([folder, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+        node.wrapper = ("env", f"TIMED_STEPS={self._path}", f"PYTHONPATH={path}")
+        node.start()
+        if not self.longest()[0]:
+            raise RuntimeError("the node does not time its steps")
 
     def longest(self) -> tuple[float, str]:
         """Of those since the last call: how many ms it took without collecting garbage, and what it was."""
@@ -353,7 +364,7 @@ def measure_largest(keys: set[int]) -> None:
         steps = Steps(Path(directory))
         node = ListenersNode(Path(directory), auto_create_topics_enable="false", metadata_consistency_wait_ms_max="100")
         try:
-            node.start()
+            steps.start(node)
             maker = made_ready(node)
             for key, served in sorted(APIS.items()):
                 if keys and key not in keys:
@@ -452,7 +463,7 @@ def search(seconds: float, seed: int) -> list[Found]:
         steps = Steps(Path(directory))
         node = ListenersNode(Path(directory), auto_create_topics_enable="false")
         try:
-            node.start()
+            steps.start(node)
             maker = Maker(UUID(int=0))
             restore(node, maker, 4)
             maker.groups = ManyGroups(node.port, TOPIC, TOPICS_THERE - 1)
