@@ -163,7 +163,8 @@ class ForkServer:
             try:
                 line = json.dumps(request).encode() + b"\n"
                 rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
-                self._channel.sendmsg([line], rights)
+                sent = self._channel.sendmsg([line], rights)
+                self._channel.sendall(memoryview(line)[sent:])  # a signal may have come meanwhile
                 answer = b""
                 while not answer.endswith(b"\n"):
                     piece = self._channel.recv(_ANSWER_BYTES_MAX)
