@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
-from typing import Any, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final
 
 import fastavro
 from fastavro.types import Schema
@@ -15,7 +14,14 @@ from tidelog.schemas.codec import ENVELOPE, SchemaDeserializer, SchemaSerializer
 from tidelog.schemas.errors import SchemaError
 from tidelog.schemas.registry import AVRO, RegisteredSchema, SchemaRegistry
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # of type checkers, which know the defaults (PEP 696)
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 
 _FIELD: Final = "value"
@@ -65,23 +71,6 @@ class AvroDeserializer(SchemaDeserializer[T, Schema]):
 
     kind = AVRO
     _prepare = staticmethod(_parsed)
-
-    @overload
-    def __init__(
-        self: AvroDeserializer[Any], registry: SchemaRegistry, schema: str | dict[str, Any] | None = None
-    ) -> None: ...
-    @overload
-    def __init__(
-        self, registry: SchemaRegistry, schema: str | dict[str, Any] | None = None, *, from_dict: Callable[[Any], T]
-    ) -> None: ...
-    def __init__(
-        self,
-        registry: SchemaRegistry,
-        schema: str | dict[str, Any] | None = None,
-        *,
-        from_dict: Callable[[Any], T] | None = None,
-    ) -> None:
-        super().__init__(registry, schema, from_dict=from_dict)
 
     @staticmethod
     def _decode(writer: Schema, reader: Schema | None, data: bytes, what: str) -> Any:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any
 
 from jsonschema.exceptions import SchemaError as InvalidSchemaError
 from jsonschema.exceptions import best_match
@@ -19,7 +18,14 @@ from tidelog.schemas.codec import ENVELOPE, SchemaDeserializer, SchemaSerializer
 from tidelog.schemas.errors import SchemaError
 from tidelog.schemas.registry import JSON_SCHEMA, RegisteredSchema, SchemaRegistry
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # of type checkers, which know the defaults (PEP 696)
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 
 def _validator(registry: SchemaRegistry, schema: RegisteredSchema) -> Validator:
@@ -80,23 +86,6 @@ class JsonSchemaDeserializer(SchemaDeserializer[T, Validator]):
 
     kind = JSON_SCHEMA
     _prepare = staticmethod(_validator)
-
-    @overload
-    def __init__(
-        self: JsonSchemaDeserializer[Any], registry: SchemaRegistry, schema: str | dict[str, Any] | None = None
-    ) -> None: ...
-    @overload
-    def __init__(
-        self, registry: SchemaRegistry, schema: str | dict[str, Any] | None = None, *, from_dict: Callable[[Any], T]
-    ) -> None: ...
-    def __init__(
-        self,
-        registry: SchemaRegistry,
-        schema: str | dict[str, Any] | None = None,
-        *,
-        from_dict: Callable[[Any], T] | None = None,
-    ) -> None:
-        super().__init__(registry, schema, from_dict=from_dict)
 
     @staticmethod
     def _decode(writer: Validator, reader: Validator | None, data: bytes, what: str) -> Any:

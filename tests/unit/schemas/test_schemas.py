@@ -69,9 +69,7 @@ def test_what_is_written_is_read_with_a_class_of_ones_own(registry: SchemaRegist
 
 
 def test_each_schema_is_asked_for_once(server: RegistryServer, registry: SchemaRegistry) -> None:
-    written = [
-        AvroSerializer[Any](registry, "o", schema)({"id": 1, "price": 2.0}) for schema in (ORDER, ORDER_WITH_NOTE)
-    ]
+    written = [AvroSerializer(registry, "o", schema)({"id": 1, "price": 2.0}) for schema in (ORDER, ORDER_WITH_NOTE)]
     reader = AvroDeserializer(SchemaRegistry(server.url))
     server.asked.clear()
     read = [reader(data) for data in written * 3]
@@ -80,8 +78,8 @@ def test_each_schema_is_asked_for_once(server: RegistryServer, registry: SchemaR
 
 
 def test_a_reader_resolves_what_was_written_into_its_own_schema(registry: SchemaRegistry) -> None:
-    old = AvroSerializer[Any](registry, "o", ORDER)({"id": 1, "price": 2.0})
-    new = AvroSerializer[Any](registry, "o", ORDER_WITH_NOTE)({"id": 1, "price": 2.0, "note": "x"})
+    old = AvroSerializer(registry, "o", ORDER)({"id": 1, "price": 2.0})
+    new = AvroSerializer(registry, "o", ORDER_WITH_NOTE)({"id": 1, "price": 2.0, "note": "x"})
     assert AvroDeserializer(registry, ORDER_WITH_NOTE)(old) == {"id": 1, "price": 2.0, "note": "none"}
     assert AvroDeserializer(registry, ORDER)(new) == {"id": 1, "price": 2.0}
 
@@ -89,15 +87,15 @@ def test_a_reader_resolves_what_was_written_into_its_own_schema(registry: Schema
 def test_the_latest_schema_of_a_subject_serves_who_has_none(server: RegistryServer, registry: SchemaRegistry) -> None:
     for schema in (ORDER, ORDER_WITH_NOTE):
         server.register("orders-value", {"schema": json.dumps(schema)})
-    written = AvroSerializer[Any](registry, "orders-value")({"id": 1, "price": 2.0, "note": "x"})
+    written = AvroSerializer(registry, "orders-value")({"id": 1, "price": 2.0, "note": "x"})
     assert written[:5] == b"\x00\x00\x00\x00\x02"
     with pytest.raises(SchemaRegistryError, match=r"Subject 'nobody' not found. \(HTTP 404\)") as missing:
-        AvroSerializer[Any](registry, "nobody")
+        AvroSerializer(registry, "nobody")
     assert (missing.value.status, missing.value.error_code) == (404, 40401)
 
 
 def test_who_may_not_register_looks_up(server: RegistryServer, registry: SchemaRegistry) -> None:
-    serializer = AvroSerializer[Any](registry, "o", ORDER, auto_register=False)
+    serializer = AvroSerializer(registry, "o", ORDER, auto_register=False)
     with pytest.raises(SchemaRegistryError, match="Schema not found"):
         serializer({"id": 1, "price": 2.0})
     server.register("o", {"schema": json.dumps(ORDER)})
@@ -111,14 +109,14 @@ def test_schemas_use_others(server: RegistryServer, registry: SchemaRegistry) ->
     priced = {"type": "record", "name": "Priced", "fields": [{"name": "price", "type": "Price"}]}
     references = [{"name": "Price", "subject": "price", "version": 1}]
     server.register("priced", {"schema": json.dumps(priced), "references": references})
-    written = AvroSerializer[Any](registry, "priced")({"price": {"cents": 150}})
+    written = AvroSerializer(registry, "priced")({"price": {"cents": 150}})
     assert AvroDeserializer(registry)(written) == {"price": {"cents": 150}}
     price_json = {"type": "object", "required": ["cents"]}
     server.register("price-json", {"schema": json.dumps(price_json), "schemaType": "JSON"})
     priced_json = {"type": "object", "properties": {"price": {"$ref": "price.json"}}}
     references = [{"name": "price.json", "subject": "price-json", "version": 1}]
     server.register("p", {"schema": json.dumps(priced_json), "schemaType": "JSON", "references": references})
-    as_json = JsonSchemaSerializer[Any](registry, "p")
+    as_json = JsonSchemaSerializer(registry, "p")
     assert JsonSchemaDeserializer(registry)(as_json({"price": {"cents": 150}})) == {"price": {"cents": 150}}
     with pytest.raises(SchemaError, match=r"does not fit its schema at \$.price: 'cents' is a required property"):
         as_json({"price": {}})
@@ -141,7 +139,7 @@ def test_json_is_written_compactly_and_checked_on_both_sides(server: RegistrySer
     with pytest.raises(SchemaError, match=r"bytes that name schema 1 does not fit|does not fit its schema at \$"):
         reader(b'\x00\x00\x00\x00\x01{"price":1.5}')
     with pytest.raises(SchemaError, match="cannot be written as JSON"):
-        JsonSchemaSerializer[Any](registry, "any", {})({"at": float("nan")})
+        JsonSchemaSerializer(registry, "any", {})({"at": float("nan")})
 
 
 @pytest.mark.parametrize(
@@ -170,7 +168,7 @@ def test_a_schema_that_nobody_knows_is_named(registry: SchemaRegistry) -> None:
 
 
 def test_a_value_that_does_not_fit_is_refused(registry: SchemaRegistry) -> None:
-    serializer = AvroSerializer[Any](registry, "o", ORDER)
+    serializer = AvroSerializer(registry, "o", ORDER)
     for wrong in ({"id": "x", "price": 1.0}, {"id": 1}, 5, None, {"id": 2**70, "price": 1.0}):
         with pytest.raises(SchemaError, match="a value of 'o' does not fit its schema: "):
             serializer(wrong)
@@ -179,19 +177,19 @@ def test_a_value_that_does_not_fit_is_refused(registry: SchemaRegistry) -> None:
 @pytest.mark.parametrize("text", ['{"type": "recor"}', "{", "nothing"])
 def test_what_is_no_avro_schema_is_refused_at_once(registry: SchemaRegistry, text: str) -> None:
     with pytest.raises(ConfigError, match="is no Avro schema: "):
-        AvroSerializer[Any](registry, "o", text)
+        AvroSerializer(registry, "o", text)
 
 
 @pytest.mark.parametrize("text", ['{"type": "recor"}', "{", "5"])
 def test_what_is_no_json_schema_is_refused_at_once(registry: SchemaRegistry, text: str) -> None:
     with pytest.raises(ConfigError, match="is no JSON Schema: "):
-        JsonSchemaSerializer[Any](registry, "o", text)
+        JsonSchemaSerializer(registry, "o", text)
 
 
 def test_a_schema_of_another_kind_is_refused(server: RegistryServer, registry: SchemaRegistry) -> None:
     server.register("j", {"schema": "{}", "schemaType": "JSON"})
     with pytest.raises(ConfigError, match="the latest schema of 'j' is of kind JSON, not AVRO"):
-        AvroSerializer[Any](registry, "j")
+        AvroSerializer(registry, "j")
 
 
 def test_the_next_registry_is_asked_where_one_is_silent_or_broken(server: RegistryServer) -> None:
@@ -265,7 +263,7 @@ def test_a_schema_of_any_shape_uses_others(
     server.register("Sold", {"schema": json.dumps(record("Sold", **{"for": "Price"})), "references": [price]})
     references = [reference("Bought"), reference("Sold"), price]
     server.register("o", {"schema": json.dumps(schema), "references": references})
-    serializer = AvroSerializer[Any](registry, "o")
+    serializer = AvroSerializer(registry, "o")
     assert server.asked.count("GET /subjects/Price/versions/1") == 1
     assert AvroDeserializer(registry)(serializer(value)) == value
 
@@ -274,25 +272,25 @@ def test_schemas_that_use_each_other_without_end_are_refused(server: RegistrySer
     server.register("Loop", {"schema": json.dumps(record("Loop", of="Loop2")), "references": [reference("Loop2")]})
     server.register("Loop2", {"schema": json.dumps(record("Loop2", of="Loop")), "references": [reference("Loop")]})
     with pytest.raises(ConfigError, match="is no Avro schema: UnknownType"):
-        AvroSerializer[Any](registry, "Loop")
+        AvroSerializer(registry, "Loop")
     for number in range(1_000):
         server.register(f"{number}", {"schema": "{}", "schemaType": "JSON", "references": [reference(f"{number + 1}")]})
     with pytest.raises(ConfigError, match="more than 200 other schemas"):
-        JsonSchemaSerializer[Any](registry, "0")
+        JsonSchemaSerializer(registry, "0")
 
 
 @pytest.mark.parametrize("text", ["{}", '{"type": "enum", "name": "e"}', '{"type": ["x"]}', "[5]", "[" * 100_000])
 def test_whatever_avro_says_of_a_schema_it_is_refused_at_once(registry: SchemaRegistry, text: str) -> None:
     with pytest.raises(ConfigError, match="is no Avro schema: "):
-        AvroSerializer[Any](registry, "o", text)
+        AvroSerializer(registry, "o", text)
 
 
 def test_json_that_is_too_deep_is_refused(registry: SchemaRegistry) -> None:
     with pytest.raises(ConfigError, match="is no JSON Schema: "):
-        JsonSchemaSerializer[Any](registry, "o", "[" * 100_000)
+        JsonSchemaSerializer(registry, "o", "[" * 100_000)
     with pytest.raises(SchemaError, match="cannot be checked"):
-        JsonSchemaSerializer[Any](registry, "o", {"$ref": "#"})(1)
-    anything = JsonSchemaSerializer[Any](registry, "any", {})
+        JsonSchemaSerializer(registry, "o", {"$ref": "#"})(1)
+    anything = JsonSchemaSerializer(registry, "any", {})
     with pytest.raises(SchemaError, match="bytes that name schema 1 are not JSON"):
         JsonSchemaDeserializer(registry)(anything(1)[:5] + b"[" * 100_000)
 
