@@ -516,6 +516,12 @@ class Cluster:
             except (TidelogError, TimeoutError) as error:
                 failures += 1
                 self._on_failure(error, failures)
+            except Exception as error:  # of a store of the user's own, or a bug: tried again, but not at once
+                failures += 1
+                logger.error("%s: keeping metadata failed", self._config.client_id, exc_info=error)
+                found = TidelogError(f"metadata cannot be had: {type(error).__name__}: {error}")
+                found.__cause__ = error
+                self._on_failure(found, failures)
             else:
                 failures = 0
                 self.last_error = None

@@ -161,7 +161,7 @@ class ConsistencyContextStore:
 
     Any number of clients may share one, blocking clients and those of `tidelog.aio` alike, on any threads and event
     loops. A store is for one cluster: clients of two clusters have a store each. A subclass that overrides `read` and
-    `store_latest` may keep the context elsewhere; both are called for each request, and must not block.
+    `store_latest` may keep the context elsewhere; both are called for each request, and must neither block nor raise.
 
     Args:
         context: where to start, for instance what another process saw; by default nothing is known.

@@ -13,7 +13,7 @@ from support.fixtures.model_cluster import BROKER_ID, ModelCluster
 from support.fixtures.modelled_admin import FAST
 from support.fixtures.scripted_broker import ScriptedBroker
 from support.fixtures.waiting import until
-from tidelog import ConsistencyContext, ConsistencyContextStore, KafkaError, TopicPartition, aio
+from tidelog import ConsistencyContext, ConsistencyContextStore, KafkaError, TidelogError, TopicPartition, aio
 from tidelog.base.errors import Code
 from tidelog.base.ids import TopicId
 from tidelog.client.cluster import Cluster, real_world
@@ -328,6 +328,33 @@ def test_a_partition_that_is_not_known_is_asked_for_once_before_a_record_is_refu
                 with pytest.raises(KafkaError, match="has no partition 3: it has 3, counted from 0"):
                     await producer.send("t", b"3", partition=3)
                 assert len(cluster.messages(ApiKey.METADATA)) == before + 1
+
+    asyncio.run(main())
+
+
+class AwayStore(ConsistencyContextStore):
+    """Of a user, who keeps the context elsewhere.
+
+    Attributes:
+        asked: how often it was read.
+    """
+
+    asked = 0
+
+    def read(self) -> ConsistencyContext:
+        self.asked += 1
+        raise OSError("the store is away")
+
+
+def test_a_store_that_raises_is_not_asked_again_and_again() -> None:
+    async def main() -> None:
+        store = AwayStore()
+        async with ModelCluster() as cluster, asyncio.timeout(60):
+            cluster.create("t")
+            async with aio.Producer(cluster.address, consistency_context_store=store, **FAST) as producer:
+                with pytest.raises(TidelogError, match="metadata cannot be had: OSError: the store is away"):
+                    await producer.send("t", b"0")
+                assert store.asked < 20
 
     asyncio.run(main())
 
