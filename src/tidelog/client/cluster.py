@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from tidelog.base.errors import ClientClosedError, Code, KafkaError, NetworkError, TidelogError, TimedOutError, refusal
 from tidelog.base.ids import BrokerId, TopicId, TopicPartition
@@ -315,16 +315,26 @@ class Cluster:
             self._keeper = asyncio.get_running_loop().create_task(self._keep_fresh())
             self._keeper.add_done_callback(self._on_keeper_done)
 
-    async def refreshed(self) -> None:
+    async def refreshed(self, is_there: Callable[[], bool] = lambda: False) -> None:
         """Ask for metadata, and return when the answer is there, or the failure in `last_error`.
 
         A request that is under way does not count: the caller may have seen something since it was sent.
+
+        Args:
+            is_there: whether what is missing is there after all, from whichever answer; then that is enough.
         """
         self._check_open()
         if self._refreshed is None:
             self._refreshed = asyncio.get_running_loop().create_future()
         self.refresh_soon()
-        await asyncio.shield(self._refreshed)
+        refreshed = self._refreshed
+        while not refreshed.done() and not is_there():
+            changed = asyncio.ensure_future(self._changed.wait())
+            either: set[asyncio.Future[Any]] = {refreshed, changed}
+            try:
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                changed.cancel()
 
     async def fetch_metadata(self, topics: Iterable[str] | None, *, create: bool = False) -> MetadataResponse:
         """Ask any broker once, and take over what it says.

@@ -138,7 +138,7 @@ class SenderTask:
                     view = self._cluster.metadata.topics.get(topic)
                     if view is None:
                         what = f"topic {topic!r} is not known"
-                        await self._cluster.refreshed()
+                        await self._cluster.refreshed(lambda: topic in self._cluster.metadata.topics)
                         self._check_topic(topic)
                     elif partition is not None and partition >= view.partition_count:
                         if is_asked:

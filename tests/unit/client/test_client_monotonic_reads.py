@@ -332,6 +332,33 @@ def test_a_partition_that_is_not_known_is_asked_for_once_before_a_record_is_refu
     asyncio.run(main())
 
 
+def test_who_comes_while_a_topic_is_asked_for_does_not_wait_for_another_answer() -> None:
+    """What the answer that is under way says is there is there: only what it denies has to be asked for again."""
+
+    async def main() -> None:
+        async with ModelCluster() as cluster, asyncio.timeout(60):
+            cluster.create("t")
+            slowly = FAST | {"retry_backoff_ms": 20_000, "retry_backoff_max_ms": 20_000}
+            async with aio.Producer(cluster.address, linger_ms=0, **slowly) as producer:
+                may_answer, is_asked = asyncio.Event(), asyncio.Event()
+
+                async def held(request: MetadataRequest, version: int) -> MetadataResponse:
+                    is_asked.set()
+                    await may_answer.wait()
+                    return cluster.answer_metadata(request, version)
+
+                cluster.on(ApiKey.METADATA, held)
+                first = asyncio.ensure_future(producer.send("t", b"0"))
+                await is_asked.wait()
+                second = asyncio.ensure_future(producer.send("t", b"1"))
+                await asyncio.sleep(0)
+                may_answer.set()
+                async with asyncio.timeout(10):
+                    await asyncio.gather(first, second)
+
+    asyncio.run(main())
+
+
 class AwayStore(ConsistencyContextStore):
     """Of a user, who keeps the context elsewhere.
 
