@@ -10,6 +10,7 @@ import pytest
 
 from support.fixtures.model_cluster import ModelCluster
 from support.fixtures.modelled_admin import FAST
+from support.fixtures.scripted_broker import HANG_UP
 from tidelog import CommittedOffset, ConfigResource, KafkaError, TopicPartition, aio
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex
@@ -18,6 +19,7 @@ from tidelog.wire import ApiKey, encode
 from tidelog.wire.messages import api_08_offset_commit as commit
 from tidelog.wire.messages import api_09_offset_fetch as fetch
 from tidelog.wire.messages import api_10_find_coordinator as find
+from tidelog.wire.messages import api_13_leave_group as leave
 from tidelog.wire.messages import api_15_describe_groups as describe
 from tidelog.wire.messages import api_16_list_groups as listing
 from tidelog.wire.messages import api_21_delete_records as delete_records
@@ -328,5 +330,35 @@ def test_records_are_deleted_up_to_an_offset_or_all() -> None:
 
         cluster.on(ApiKey.DELETE_RECORDS, answer)
         assert await admin.delete_records({P0: 4, P1: None}) == {P0: 4, P1: 9}
+
+    run(work)
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_member_that_is_out_though_the_answer_was_lost_is_no_error(is_lost: bool) -> None:
+    """Who was none before is one: a refusal of all is not followed by silence."""
+
+    async def work(cluster: ModelCluster, admin: aio.Admin) -> None:
+        unknown = leave.MemberResponse(member_id="", group_instance_id="a", error_code=Code.UNKNOWN_MEMBER_ID)
+        first = HANG_UP if is_lost else leave.LeaveGroupResponse(error_code=Code.NOT_COORDINATOR)
+        answers = iter([first, leave.LeaveGroupResponse(members=[unknown])])
+        cluster.on(ApiKey.LEAVE_GROUP, lambda request, version: next(answers))
+        if is_lost:
+            await admin.remove_group_members("g", ["a"])
+        else:
+            with pytest.raises(KafkaError, match="member 'a' of 'g'") as error:
+                await admin.remove_group_members("g", ["a"])
+            assert error.value.code is Code.UNKNOWN_MEMBER_ID
+        assert next(answers, None) is None
+
+    run(work)
+
+
+def test_what_has_no_configuration_of_its_own_is_refused_by_name() -> None:
+    async def work(cluster: ModelCluster, admin: aio.Admin) -> None:
+        for wrong, told in ((["topics"], "'topics'"), ("topic", "'t'")):
+            types: Any = wrong
+            with pytest.raises(ValueError, match=f"{told}: one of 'topic', 'broker', 'group' is expected"):
+                await admin.list_config_resources(types)
 
     run(work)

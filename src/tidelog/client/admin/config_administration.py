@@ -59,7 +59,7 @@ class ConfigAdministration:
         self, resources: Iterable[ConfigResource], *, include_documentation: bool
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         wanted = [ConfigResource(*resource) for resource in resources]
-        rows = [DescribeConfigsResource(_RESOURCE_TYPES[kind], name) for kind, name in wanted]
+        rows = [DescribeConfigsResource(_number_of(kind), name) for kind, name in wanted]
         request = DescribeConfigsRequest(resources=rows, include_documentation=include_documentation)
 
         async def send_request(
@@ -95,7 +95,7 @@ class ConfigAdministration:
         return await self._cluster.retrying("describe configurations", request_all)
 
     async def list_config_resources(self, types: Iterable[str]) -> list[ConfigResource]:
-        wanted = [_RESOURCE_TYPES[kind] for kind in types or _RESOURCE_TYPES]
+        wanted = [_number_of(kind) for kind in types or _RESOURCE_TYPES]
         request = ListConfigResourcesRequest(resource_types=wanted)
 
         async def send_request() -> list[ConfigResource]:
@@ -118,7 +118,7 @@ class ConfigAdministration:
         async def send_request(connection: Connection, resources: list[ConfigResource]) -> list[KafkaError | None]:
             rows = [
                 AlterConfigsResource(
-                    _RESOURCE_TYPES[resource.type],
+                    _number_of(resource.type),
                     resource.name,
                     [
                         AlterableConfig(key, OPERATION_DELETE if value is None else OPERATION_SET, value)
@@ -165,3 +165,11 @@ class ConfigAdministration:
                 return await self._cluster.broker(broker_id)
         known = ", ".join(map(str, sorted(brokers)))
         raise KafkaError(f"there is no broker {name!r}: there are {known}", code=Code.RESOURCE_NOT_FOUND)
+
+
+def _number_of(kind: str) -> int:
+    """Of a type of resources. Raises ValueError: there is none."""
+    if kind not in _RESOURCE_TYPES:
+        names = ", ".join(map(repr, _RESOURCE_TYPES))
+        raise ValueError(f"types of resources: {kind!r}: one of {names} is expected")
+    return _RESOURCE_TYPES[kind]

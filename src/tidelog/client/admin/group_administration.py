@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
-from tidelog.base.errors import Code, KafkaError, MalformedMessageError
+from tidelog.base.errors import Code, KafkaError, MalformedMessageError, NetworkError
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.client.admin.group_descriptions import GroupDescription, GroupListing, GroupMember
 from tidelog.client.admin.share_group_administration import ShareGroupAdministration
@@ -152,14 +152,21 @@ class GroupAdministration:
                 for instance_id in dict.fromkeys(instance_ids)
             ]
 
+        may_be_out = instance_ids is None  # one that was found may have left by itself meanwhile
+
         async def send_request(_: BrokerId, connection: Connection) -> None:
+            nonlocal may_be_out
             request = LeaveGroupRequest(group_id=group_id, members=leaving)
-            response = await self._request(connection, request, LeaveGroupResponse, min_version=_FIRST_WITH_MEMBERS)
+            try:
+                response = await self._request(connection, request, LeaveGroupResponse, min_version=_FIRST_WITH_MEMBERS)
+            except NetworkError:
+                may_be_out = True  # by the request whose answer was lost
+                raise
             raise_first([refused(response.error_code, f"group {group_id!r}", None)])
             raise_first(
                 refused(row.error_code, f"member {row.group_instance_id or row.member_id!r} of {group_id!r}", None)
                 for row in response.members
-                if instance_ids is not None or row.error_code != Code.UNKNOWN_MEMBER_ID  # it left by itself meanwhile
+                if not may_be_out or row.error_code != Code.UNKNOWN_MEMBER_ID
             )
 
         if leaving:
