@@ -13,7 +13,9 @@ from tidelog.base.ids import BrokerId
 from tidelog.base.ports import Buffer
 from tidelog.client.admin.descriptions import NewTopic
 from tidelog.client.core.values import ConsumerRecord, PositionReset
+from tidelog.log.files.replica_list import REPLICA_LIST_FILE
 from tidelog.log.run_files import INCARNATION_FILE
+from tidelog.sim.node import LOGS
 from tidelog.sim.runs.cluster_plan import machine_of
 from tidelog.sim.runs.workload import TOPIC
 
@@ -198,6 +200,36 @@ def test_a_topic_placed_on_two_brokers_that_lost_their_disks_waits_for_an_operat
 
     recorder = tell(story, nodes=5, allows_unclean=True, seed=2)  # in which node 1 is back before they are fenced
     assert recorder.facts["unclean election"] == 1
+
+
+# Files that are gone.
+
+
+def test_who_lost_the_file_of_a_log_and_then_the_list_of_its_logs_does_not_lead_without_records() -> None:
+    """The directory of the log is there. What was listed for it is not, and nobody had found out before.
+
+    Elected as one that had been in sync, it led an empty log, and a follower that knew better stopped for good (seed
+    3744903 of three nodes).
+    """
+
+    async def story(stage: Stage) -> None:
+        await stage.make_topic(2, 3)
+        await stage.produce("m1", "m2")
+        await stage.until_settled()
+        stage.kill(1, 2, 3)
+        node_id, disk = BrokerId(2), stage.nodes[BrokerId(2)].machine.disk
+        stage.recorder.before_log_lost(node_id, PARTITION)
+        disk.remove(f"{LOGS}/{PARTITION}/{0:020d}.log")
+        disk.remove(f"{LOGS}/{REPLICA_LIST_FILE}")
+        stage.recorder.after_end(node_id)
+        await stage.start(1, 2)
+        await stage.until(lambda: stage.leader != 3)
+        assert (stage.leader, stage.state.eligible_leader_replicas) == (0, (3,))
+        await stage.start(3)
+        await stage.until_settled()
+        assert [value.partition("@")[0] for value in stage.values(2)] == ["m1", "m2"]
+
+    tell(story)
 
 
 # A process that is killed between two others of its broker.

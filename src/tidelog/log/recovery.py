@@ -31,7 +31,7 @@ from tidelog.log.continuity import (
 )
 from tidelog.log.files.checkpoint import format_partition_metadata, parse_partition_metadata
 from tidelog.log.files.index_file import CorruptIndexError
-from tidelog.log.files.leftovers import SWAP_SUFFIX, clear_leftovers
+from tidelog.log.files.leftovers import START_SUFFIX, SWAP_SUFFIX, clear_leftovers
 from tidelog.log.files.lineage_file import LineageFile, read_lineage
 from tidelog.log.files.transaction_index import AbortedEntry
 from tidelog.log.producer_state import ProducerStates
@@ -108,7 +108,6 @@ class Recovery:
         report.leftovers = clear_leftovers(self._disk, self._directory)
         self._read_mark()
         found = self._find_segments()
-        report.had_no_segment = not found
         try:
             self._lineage = read_lineage(self._disk, self._directory)
         except CorruptLogError as error:
@@ -442,6 +441,12 @@ def first_segment(disk: Disk, directory: str) -> Offset | None:
     return min(
         (base for name in disk.list(directory) if (base := parse_file_name(name, LOG_SUFFIX)) is not None), default=None
     )
+
+
+def has_segment(disk: Disk, directory: str) -> bool:
+    """Whether a log that is not open has a file with records, or one that is about to be it. Raises DiskError."""
+    suffixes = LOG_SUFFIX, LOG_SUFFIX + SWAP_SUFFIX, LOG_SUFFIX + START_SUFFIX
+    return any(parse_file_name(name, suffix) is not None for name in disk.list(directory) for suffix in suffixes)
 
 
 def set_aside_from(disk: Disk, directory: str, offset: Offset) -> list[str]:

@@ -40,8 +40,6 @@ class RecoveryReport:
     """All empty but for `was_clean` and the counts if there was nothing to say."""
 
     was_clean: bool
-    had_no_segment: bool = False
-    """It is a log that is made just now, or all its files are gone."""
     scanned_segment_count: int = 0
     scanned_size_bytes: int = 0
     """Batches whose CRC was checked."""

@@ -12,6 +12,7 @@ from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import DiskError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import Log, LogConfig
+from tidelog.log.recovery import has_segment
 
 SIZE = len(make_batch("a"))
 
@@ -146,8 +147,8 @@ def test_a_log_that_was_to_start_anew_as_the_process_ended_has_not_lost_all_its_
         disk.crash()
         if power_seed is not None:
             disk.lose_power(Random(100 * stop_at + power_seed))
+        assert has_segment(disk, DIRECTORY), f"killed at change {stop_at}"
         again = open_log(disk, clean=False, segment_size_bytes=3 * SIZE)
-        assert not again.recovery.had_no_segment, f"killed at change {stop_at}"
         assert again.recovery.truncation is None
         assert again.recovery.damages == []
         begins = again.log_start_offset, again.log_end_offset
@@ -175,12 +176,12 @@ def test_a_start_anew_that_was_announced_is_completed_however_often_that_is_inte
         try:
             log = open_log(disk, clean=False)
         except KilledError:
-            assert any(path.endswith((".log", ".log.start")) for path in disk.files)
+            assert has_segment(disk, DIRECTORY)
             disk.lose_power(Random(stop_at))
             stop_at += 1
             continue
         break
-    assert (log.log_start_offset, log.log_end_offset, log.recovery.had_no_segment) == (4, 4, False)
+    assert (log.log_start_offset, log.log_end_offset) == (4, 4)
     assert [path for path in disk.files if ".log" in path] == [f"{DIRECTORY}/{4:020d}.log"]
 
 

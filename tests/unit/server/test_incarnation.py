@@ -12,6 +12,7 @@ import pytest
 
 from support.fixtures.logs import values_of
 from support.fixtures.memory_disk import MemoryDisk
+from tidelog.base.errors import LostLogError, TidelogError
 from tidelog.base.ids import BrokerEpoch, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.base.ports import Buffer
 from tidelog.io.clock import SystemClock
@@ -28,9 +29,13 @@ from tidelog.log.files.incarnation import (
     parse_notes,
     slot_of,
 )
+from tidelog.log.files.replica_list import REPLICA_LIST_FILE
+from tidelog.log.recovery import PARTITION_METADATA_FILE
+from tidelog.metadata import MetadataImage
 from tidelog.records import BatchBuilder
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.storage.log_dir import LogDir
+from tidelog.server.storage.log_dir_assignment import WantedLog
 from tidelog.server.storage.log_files import LogFiles
 from tidelog.server.storage.log_losses import LogLoss
 from tidelog.server.tasks import Tasks
@@ -78,6 +83,13 @@ def run_once(disk: MemoryDisk) -> LogFiles:
 
 def open_log(held: LogDir) -> Log:
     return held.open_log(PARTITION, LogConfig(), topic_id=TOPIC_ID, now_ms=0)
+
+
+def open_wanted(files: LogFiles, *, is_new: bool = False) -> Log | TidelogError | None:
+    """As the broker does, which knows the replica from the metadata."""
+    wanted = WantedLog(PARTITION, TOPIC_ID, is_new)
+    [opened] = asyncio.run(files.opening.open([wanted], MetadataImage.empty()))
+    return opened
 
 
 def log_of_three_segments(log: Log) -> None:
@@ -204,16 +216,42 @@ def test_a_log_that_lacks_what_was_committed_is_lost_and_the_others_are_what_the
     assert held.losses.of(log, REPLICA) is None
 
 
-def test_a_log_that_is_listed_and_has_no_records_file_is_lost() -> None:
+@pytest.mark.parametrize("is_list_lost", [False, True])
+def test_a_log_that_may_have_been_listed_and_has_no_records_file_is_lost(is_list_lost: bool) -> None:
+    """Until that is committed, however often the process is killed before."""
     disk = MemoryDisk()
-    held = run_once(disk).directories[1]
-    log = open_log(held)
-    assert held.losses.of(log, REPLICA) is None, "it is made just now"
-    held.listed.add([REPLICA])
+    files = run_once(disk)
+    assert isinstance(open_wanted(files, is_new=True), Log), "it is made just now"
+    held = files.directory_of(PARTITION)
+    assert held is not None
+    path = f"{held.path}/{PARTITION}"
     disk.crash()
-    disk.remove(f"b/{PARTITION}/00000000000000000000.log")
-    held = start(disk).directories[1]
-    assert held.losses.of(open_log(held), REPLICA) == LogLoss("no file of it with records is left", is_whole=True)
+    assert isinstance(open_wanted(start(disk)), Log)
+    disk.crash()
+    for name in disk.list(path):
+        if name != PARTITION_METADATA_FILE:
+            disk.remove(f"{path}/{name}")
+    if is_list_lost:
+        disk.remove(f"{held.path}/{REPLICA_LIST_FILE}")
+    for _ in range(2):
+        files = start(disk)
+        assert isinstance(open_wanted(files), LostLogError)
+        disk.crash()
+    asyncio.run(files.opening.accept_losses([REPLICA]))
+    for _ in range(2):
+        assert isinstance(open_wanted(files), Log)
+        disk.crash()
+        files = start(disk)
+
+
+def test_a_log_that_comes_after_the_list_was_lost_has_lost_nothing() -> None:
+    """Though nothing but its directory is there: nobody can have written to it."""
+    disk = MemoryDisk()
+    run_once(disk)
+    disk.crash()
+    for directory in "ab":
+        disk.remove(f"{directory}/{REPLICA_LIST_FILE}")
+    assert isinstance(open_wanted(start(disk), is_new=True), Log)
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2])

@@ -142,8 +142,8 @@ class LogFiles:
                 log_dir.listed.read()
                 if log_dir.listed.is_lost:
                     logger.error(
-                        "%s: its list of replicas (%s) is gone or damaged: a replica of this node that has no log "
-                        "anywhere counts as lost",
+                        "%s: its list of replicas (%s) is gone or damaged: a replica of this node that has no file "
+                        "with records counts as lost",
                         *(log_dir.path, REPLICA_LIST_FILE),
                     )
             except DiskError as error:

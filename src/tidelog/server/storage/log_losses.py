@@ -14,7 +14,7 @@ from tidelog.base.ports import Disk
 from tidelog.log import Log
 from tidelog.log.directory import LogDirectory
 from tidelog.log.files.replica_list import ListedReplica
-from tidelog.log.recovery import first_segment, lost_segments, set_aside_from
+from tidelog.log.recovery import first_segment, has_segment, lost_segments, set_aside_from
 from tidelog.server.storage.checkpoints import Checkpoints
 from tidelog.server.storage.listed_replicas import ListedReplicas
 from tidelog.server.storage.run_evidence import RunEvidence
@@ -53,16 +53,25 @@ class LogLosses:
         self._disk = disk
         self._accepted: set[ListedReplica] = set()
 
-    def before_opening(self, topic_partition: TopicPartition, replica: ListedReplica) -> LogLoss | None:
-        """What a log that is yet to be opened lacks of what it had, as far as its files tell; see `of`."""
+    def before_opening(
+        self, topic_partition: TopicPartition, replica: ListedReplica, *, is_new: bool = False
+    ) -> LogLoss | None:
+        """What a log that is yet to be opened lacks of what it had, as far as its files tell; see `of`.
+
+        A log has a file with records before it is listed. Where the list is lost, who has none may have been listed.
+        The file is not made before the loss is committed: without a list, nothing else tells the next start of it.
+
+        Args:
+            is_new: nobody can have written to it yet.
+        """
+        path = self._directory.log_path(topic_partition)
         if replica in self._listed.found_lost:
             return LogLoss("records of it were found to be gone", is_whole=True)
-        if (
-            self._evidence.previous.broker_epoch is None
-            or replica in self._accepted
-            or not self._disk.exists(self._directory.log_path(topic_partition))
-        ):
+        if self._evidence.previous.broker_epoch is None or replica in self._accepted or not self._disk.exists(path):
             return None
+        may_be_listed = replica in self._listed or (self._listed.is_lost and not is_new)
+        if may_be_listed and not has_segment(self._disk, path):
+            return LogLoss("no file of it with records is left", is_whole=True)
         lost_from = self._lost_from(topic_partition)
         return None if lost_from is None else LogLoss(f"the file of records from offset {lost_from} on is gone")
 
@@ -109,8 +118,6 @@ class LogLosses:
         """
         if self._evidence.previous.broker_epoch is None or replica in self._accepted:
             return None
-        if log.recovery.had_no_segment and replica in self._listed:
-            return LogLoss("no file of it with records is left", is_whole=True)
         synced_end_offset = self._checkpoints.recovery_point(log.topic_partition)
         if self._evidence.was_clean and log.log_end_offset < synced_end_offset:
             return LogLoss(f"it ends at offset {log.log_end_offset}, and was closed at {synced_end_offset}")

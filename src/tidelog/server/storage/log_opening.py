@@ -113,7 +113,8 @@ class LogOpening:
             return log_dir
         topic_partition = wanted.topic_partition
         try:
-            loss = self._counted(log_dir.losses.before_opening(topic_partition, wanted.replica), wanted)
+            found = log_dir.losses.before_opening(topic_partition, wanted.replica, is_new=wanted.is_new)
+            loss = self._counted(found, wanted)
             if loss is None:
                 if (
                     not wanted.is_only_replica or "compact" in config.cleanup_policy
