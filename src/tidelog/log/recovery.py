@@ -476,6 +476,12 @@ def free_truncated_name(disk: Disk, directory: str, offset: Offset) -> str:
     return path
 
 
+def is_truncated_end(disk: Disk, directory: str, end_offset: Offset) -> bool:
+    """Whether something that came at the end of a log, or after it, was truncated and kept. Raises DiskError."""
+    truncated = (parse_file_name(name.rstrip("+"), TRUNCATED_SUFFIX) for name in disk.list(directory))
+    return any(offset is not None and offset >= end_offset for offset in truncated)
+
+
 def _holds_marker(segment: Segment, offset: Offset) -> bool:
     """Whether there is a control batch at `offset` or beyond. Raises CorruptLogError."""
     if offset >= segment.end_offset:

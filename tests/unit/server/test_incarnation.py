@@ -244,6 +244,37 @@ def test_a_log_that_may_have_been_listed_and_has_no_records_file_is_lost(is_list
         files = start(disk)
 
 
+@pytest.mark.parametrize("list_lost_at", [None, 0, 1])
+def test_a_log_that_is_cut_where_it_cannot_be_read_is_lost_until_that_is_committed(list_lost_at: int | None) -> None:
+    """What told of the loss is gone with the first start; what it set aside is there."""
+    disk = MemoryDisk()
+    files = run_once(disk)
+    log = open_wanted(files, is_new=True)
+    held = files.directory_of(PARTITION)
+    assert isinstance(log, Log)
+    assert held is not None
+    for _ in range(3):
+        builder = BatchBuilder()
+        builder.append(0, None, b"acknowledged")
+        log.append_as_leader(memoryview(bytearray(builder.build())), leader_epoch=LeaderEpoch(0), now_ms=0)
+    disk.crash()
+    data = disk.files[f"{held.path}/{PARTITION}/{0:020d}.log"].data
+    data[len(data) // 2] ^= 1
+    for number in range(3):
+        if number == list_lost_at:
+            disk.remove(f"{held.path}/{REPLICA_LIST_FILE}")
+        files = start(disk)
+        assert isinstance(open_wanted(files), LostLogError)
+        disk.crash()
+    asyncio.run(files.opening.accept_losses([REPLICA]))
+    for _ in range(2):
+        again = open_wanted(files)
+        assert isinstance(again, Log)
+        assert again.log_end_offset == 1
+        disk.crash()
+        files = start(disk)
+
+
 def test_a_log_that_comes_after_the_list_was_lost_has_lost_nothing() -> None:
     """Though nothing but its directory is there: nobody can have written to it."""
     disk = MemoryDisk()

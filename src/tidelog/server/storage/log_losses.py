@@ -14,7 +14,7 @@ from tidelog.base.ports import Disk
 from tidelog.log import Log
 from tidelog.log.directory import LogDirectory
 from tidelog.log.files.replica_list import ListedReplica
-from tidelog.log.recovery import first_segment, has_segment, lost_segments, set_aside_from
+from tidelog.log.recovery import first_segment, has_segment, is_truncated_end, lost_segments, set_aside_from
 from tidelog.server.storage.checkpoints import Checkpoints
 from tidelog.server.storage.listed_replicas import ListedReplicas
 from tidelog.server.storage.run_evidence import RunEvidence
@@ -115,6 +115,9 @@ class LogLosses:
 
         Nobody asks where the last run cannot show that it lost nothing: it is registered as one that did, and a log
         that a loss of power has shortened is no surprise.
+
+        Where the list is lost, it may have said of a log that ends where a start truncated it that this is yet to be
+        committed.
         """
         if self._evidence.previous.broker_epoch is None or replica in self._accepted:
             return None
@@ -122,7 +125,8 @@ class LogLosses:
         if self._evidence.was_clean and log.log_end_offset < synced_end_offset:
             return LogLoss(f"it ends at offset {log.log_end_offset}, and was closed at {synced_end_offset}")
         truncation = log.recovery.truncation
-        if truncation is not None and truncation.kept_as:
+        is_unknown = self._listed.is_lost and is_truncated_end(self._disk, log.directory, log.log_end_offset)
+        if is_unknown or (truncation is not None and truncation.kept_as):
             return LogLoss(f"what came after offset {log.log_end_offset} cannot be read any more")
         high_watermark = self._checkpoints.high_watermark(log.topic_partition) or Offset(0)
         if log.log_end_offset < high_watermark:
