@@ -192,7 +192,7 @@ def test_a_group_does_not_wait_until_a_loop_has_taken_all_that_it_was_given(
         for taken, _ in enumerate(first.consumer, 1):  # it was given all eighty at once, and takes its time
             if taken == 3:
                 second = members.join(group_protocol="consumer")
-                wait_until(first.consumer._async._is_interrupted, "partitions are to be given up")
+                wait_until(first.consumer._async._polling.is_interrupted, "partitions are to be given up")
             if taken == 4:
                 break
         assert [what for what, _ in first.told] == ["assigned", "revoked"]

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
-from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Unpack
 
-from tidelog.base.errors import ConfigError, MalformedBatchError, TidelogError, TimedOutError, WakeupError
-from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, Position, TopicPartition
+from tidelog.base.errors import ConfigError, TidelogError, TimedOutError
+from tidelog.base.ids import PartitionIndex, Position, TopicPartition
 from tidelog.client.cluster import Cluster, World, real_world
-from tidelog.client.core.handing import Delivered, Handing
-from tidelog.client.core.needs import EARLIEST, LATEST, LookUp
-from tidelog.client.core.positions import PositionStatus
+from tidelog.client.consumer_arguments import committing, place_of, position_of, timestamp_of, topics_to_read
+from tidelog.client.core.deliveries import Deliveries
+from tidelog.client.core.handing import Handing
+from tidelog.client.core.needs import EARLIEST, LATEST
 from tidelog.client.core.reader import PartitionReader
-from tidelog.client.core.subscription import Begins, Subscription
+from tidelog.client.core.subscription import Subscription
 from tidelog.client.core.values import (
     RAW,
     CommittedOffset,
@@ -31,7 +30,6 @@ from tidelog.client.core.values import (
     OffsetAndEpoch,
     PartitionStatistics,
     Rebalance,
-    RebalanceKind,
     V,
 )
 from tidelog.client.fetching import Fetching
@@ -43,20 +41,15 @@ from tidelog.client.options import (
     deserializers_of,
     parse_options,
     reset_policy,
-    start_ms,
 )
+from tidelog.client.polling import Polling
 from tidelog.net.address import parse_bootstrap
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidelog.client.arrow import ArrowReader
     from tidelog.client.consumer_group import ConsumerGroup, Listener
     from tidelog.client.core.group_metadata import GroupMetadata
-
-T = TypeVar("T")
-
-_ANSWERS_PER_POLL_MAX = 64
 
 
 class AsyncConsumer(Generic[K, V]):
@@ -109,34 +102,23 @@ class AsyncConsumer(Generic[K, V]):
             unknown_ms_max=config.default_api_timeout_ms,
             begins_at=lambda: world.clock.wall_ms() - ago_ms,
         )
-        self._fetching = Fetching(
-            config,
-            self._subscription,
-            self._cluster,
-            world.clock,
-            settle=self._settle,
-            stands_at=self._stands_at,
-            is_interrupted=self._is_interrupted,
-        )
-        self._handing: Handing[K, V] | Delivered[Any] | None = None
-        self._unfinished: Handing[K, V] | Delivered[Any] | None = None  # what the caller has not come back from
-        self._is_woken = False
-        self._teller: asyncio.Task[Any] | None = None  # who calls a listener
+        self._deliveries: Deliveries[K, V] = Deliveries(self._subscription)
+        self._fetching = Fetching(config, self._subscription, self._deliveries, self._cluster, world.clock)
         self._group: ConsumerGroup | None = None
         if config.group_id is not None:
             from tidelog.client.consumer_group import ConsumerGroup
 
             self._group = ConsumerGroup(
-                config,
-                self._cluster,
-                world,
-                self._subscription,
-                self._fetching,
-                on_news=self._on_news,
-                settle=self._settle,
-                done=self._done,
-                progress=lambda: 0 if self._handing is None else self._handing.left_count,
+                config, self._cluster, world, self._subscription, self._fetching, deliveries=self._deliveries
             )
+        self._polling = Polling(
+            self._subscription,
+            self._deliveries,
+            self._fetching,
+            self._group,
+            clock=world.clock,
+            records_max=config.max_poll_records,
+        )
 
     @property
     def client_id(self) -> str:
@@ -184,25 +166,14 @@ class AsyncConsumer(Generic[K, V]):
             TidelogError: partitions are assigned by `assign`.
         """
         from tidelog.client.consumer_group import Listeners
-        from tidelog.client.group_member import TopicSubscription
 
         self._fetching.check_open()
         group = self._require_group("subscribe")
         if self._subscription.readers and not group.member.is_subscribed:
             raise TidelogError("subscribe: partitions are assigned by hand: call assign([]) first")
-        place = self._place_of("subscribe", start)
-        self._settle()
-        if isinstance(topics, re.Pattern):
-            if topics.flags & ~re.UNICODE and self._config.group_protocol == "consumer":
-                raise ConfigError(
-                    f"subscribe({topics!r}): with group_protocol='consumer' the broker looks for topics, and knows no"
-                    " flags of a pattern: write them into it, as (?i)"
-                )
-            wanted = TopicSubscription(pattern=topics)
-        else:
-            wanted = TopicSubscription(frozenset([topics] if isinstance(topics, str) else topics))
-        if wanted.pattern is None and not wanted.topics:
-            raise TidelogError("subscribe: no topics are named: to read nothing, call unsubscribe")
+        place = place_of("subscribe", start, self._clock)
+        self._fetching.settle()
+        wanted = topics_to_read(topics, self._config.group_protocol)
         group.subscribe(wanted, Listeners(on_assigned, on_revoked, on_lost), place)
         self._fetching.pump_soon()
 
@@ -217,7 +188,7 @@ class AsyncConsumer(Generic[K, V]):
 
     async def unsubscribe(self) -> None:
         """Leave the group, and read nothing. `on_revoked` is told first. What auto-commit has left is committed."""
-        await self._tell(await self._before_unsubscribing())
+        await self._polling.tell(await self._before_unsubscribing())
         await self._leave()
 
     def assign(self, partitions: Iterable[TopicPartition], *, start: Start | None = None) -> None:
@@ -233,8 +204,8 @@ class AsyncConsumer(Generic[K, V]):
         self._fetching.check_open()
         if self._group is not None and self._group.member.is_subscribed:
             raise TidelogError("assign: the group gives this consumer its partitions: call unsubscribe first")
-        place = self._place_of("assign", start)
-        self._settle()
+        place = place_of("assign", start, self._clock)
+        self._fetching.settle()
         wanted = [TopicPartition(*partition) for partition in partitions]
         topics = {partition.topic for partition in wanted}
         self._cluster.forget_refusals(topics)
@@ -257,7 +228,7 @@ class AsyncConsumer(Generic[K, V]):
 
         Whether their logs were truncated is looked for all the same.
         """
-        self._settle()
+        self._fetching.settle()
         for partition in self.assignment() if partitions is None else partitions:
             self._subscription.paused.add(self._reader(partition).topic_partition)
 
@@ -280,17 +251,9 @@ class AsyncConsumer(Generic[K, V]):
             leader_epoch: of the record *before* it, as `position` or the record itself gave it. Then the next poll
                 finds out first whether the log was truncated since, and says so (KIP-320). A position has its own.
         """
-        if isinstance(offset, Position):
-            if leader_epoch is not None:
-                raise TypeError(
-                    f"seek({offset}, leader_epoch={leader_epoch}): a position has a leader epoch of its own"
-                )
-            offset, leader_epoch = offset
-        if offset < 0:
-            raise ValueError(f"{partition}: offset {offset} is negative; see seek_to_beginning and seek_to_end")
-        epoch = None if leader_epoch is None else LeaderEpoch(leader_epoch)
-        self._settle()
-        self._reader(partition).seek(Offset(offset), epoch)
+        position = position_of(partition, offset, leader_epoch)
+        self._fetching.settle()
+        self._reader(partition).seek(*position)
         self._fetching.pump_soon()
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
@@ -315,11 +278,7 @@ class AsyncConsumer(Generic[K, V]):
         Args:
             when: ms since 1970, or a `datetime`.
         """
-        if isinstance(when, datetime):
-            when = int(when.timestamp() * 1000)
-        if when < 0:
-            raise ValueError(f"seek_to_time({when}): ms since 1970 are not negative")
-        self._seek_by_time(partitions, when)
+        self._seek_by_time(partitions, timestamp_of(when))
 
     async def position(self, partition: TopicPartition) -> Position:
         """Where reading goes on. Waits while that is being looked up.
@@ -330,11 +289,11 @@ class AsyncConsumer(Generic[K, V]):
         """
         reader = self._reader(partition)
         if reader.error is not None:
-            self._settle()  # the caller may not have come so far
+            self._fetching.settle()  # the caller may not have come so far
         limit_ms = self._config.default_api_timeout_ms
         try:
             async with asyncio.timeout(limit_ms / 1000):
-                while reader.error is not None or (position := self._position(reader)) is None:
+                while reader.error is not None or (position := self._deliveries.position(reader)) is None:
                     if reader.error is not None:
                         raise reader.error.with_traceback(None)
                     self._fetching.check_open()
@@ -351,7 +310,7 @@ class AsyncConsumer(Generic[K, V]):
     def statistics(self) -> dict[TopicPartition, PartitionStatistics]:
         """How the consumer stands in each partition that is assigned, as of the last answers. Asks nobody."""
         is_committed_only = self._isolation_level is IsolationLevel.READ_COMMITTED
-        offsets = {key: position.offset for key, position in self._standing().items()}
+        offsets = {key: position.offset for key, position in self._deliveries.positions().items()}
         readers = sorted(self._subscription.readers.items())
         return {
             key: reader.statistics(offsets.get(key), is_committed_only=is_committed_only) for key, reader in readers
@@ -385,50 +344,14 @@ class AsyncConsumer(Generic[K, V]):
             OffsetOutOfRangeError: the position is outside the log, likewise.
             TidelogError: why a partition cannot be read.
         """
-        found = await self._telling(self._reading(timeout_ms, max_records))
-        self._unfinished = handing = Handing(found, is_loop=False)
+        found = await self._polling.telling(self._polling.reading(timeout_ms, max_records))
+        handing = Handing(found, is_loop=False)
+        self._deliveries.on_taken(handing)
         return handing.take_all()
-
-    def _reading(self, timeout_ms: int, max_records: int | None) -> Callable[[], Awaitable[ConsumerRecords[K, V]]]:
-        """What reads records, and may be called more than once."""
-        if max_records is not None and max_records < 1:
-            raise ValueError(f"poll(max_records={max_records}): 1 or more are expected")
-        limit = self._config.max_poll_records if max_records is None else max_records
-        deadline_ms = self._clock.now_ms() + timeout_ms
-        return lambda: self._read(deadline_ms, limit)
-
-    async def _read(self, deadline_ms: int, limit: int) -> ConsumerRecords[K, V]:
-        self._settle()
-        moved: dict[TopicPartition, Position] = {}
-        while await self._fetching.wait_for_some(deadline_ms):
-            self._settle()  # another may have left a loop meanwhile
-            records = self._subscription.take_records(limit)
-            self._fetching.pump_soon(is_update=False)
-            moved |= records.next_offsets()
-            if records:
-                return ConsumerRecords(records, self._positions(moved), records.begins, records.topic_ids)
-        return ConsumerRecords((), self._positions(moved))
-
-    def _positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        readers = {key: self._subscription.readers.get(key) for key in partitions}
-        found = {key: None if reader is None else reader.position for key, reader in readers.items()}
-        return {key: position for key, position in found.items() if position is not None}
 
     async def poll_batches(self, timeout_ms: int = 1_000) -> list[FetchedBatches]:
         """Whole batches, as the brokers sent them, for those who decode themselves. Otherwise as `poll`."""
-        return await self._taken(self._reading_batches(timeout_ms))
-
-    def _reading_batches(self, timeout_ms: int) -> Callable[[Begins], Awaitable[list[FetchedBatches]]]:
-        deadline_ms = self._clock.now_ms() + timeout_ms
-        return partial(self._read_batches, deadline_ms)
-
-    async def _read_batches(self, deadline_ms: int, begins: Begins) -> list[FetchedBatches]:
-        self._settle()
-        if not await self._fetching.wait_for_some(deadline_ms):
-            return []
-        batches = self._subscription.take_batches(_ANSWERS_PER_POLL_MAX, begins)
-        self._fetching.pump_soon(is_update=False)
-        return batches
+        return await self._polling.taken(self._polling.reading_batches(timeout_ms))
 
     async def poll_arrow(
         self, timeout_ms: int = 1_000, columns: Iterable[str] | None = None, size_bytes: int = 64 * 1024 * 1024
@@ -444,38 +367,13 @@ class AsyncConsumer(Generic[K, V]):
             MalformedBatchError: a batch is damaged. Every partition stands where it stood before the call; `poll`
                 gives the records up to the damage, and says where it is.
         """
-        return await self._taken(self._reading_arrow(timeout_ms, columns, size_bytes))
-
-    def _reading_arrow(
-        self, timeout_ms: int, columns: Iterable[str] | None, size_bytes: int
-    ) -> Callable[[Begins], Awaitable[pa.RecordBatch]]:
-        from tidelog.client.arrow import ArrowReader
-
-        wanted = None if columns is None else list(columns)
-        deadline_ms = self._clock.now_ms() + timeout_ms
-        return lambda begins: self._read_arrow(ArrowReader(wanted), deadline_ms, size_bytes, begins)
-
-    async def _read_arrow(
-        self, reader: ArrowReader, deadline_ms: int, size_bytes: int, begins: Begins
-    ) -> pa.RecordBatch:
-        self._settle()
-        while reader.row_count == 0 and await self._fetching.wait_for_some(deadline_ms):
-            while reader.size_bytes < size_bytes and self._subscription.has_some:
-                try:
-                    for batch in self._subscription.take_batches(1, begins):
-                        reader.add(batch)
-                except MalformedBatchError:
-                    for key, (place, _) in begins.items():  # all that this call took: none of it was returned
-                        self.seek(key, place.position)
-                    raise
-            self._fetching.pump_soon(is_update=False)
-        return reader.finish()
+        return await self._polling.taken(self._polling.reading_arrow(timeout_ms, columns, size_bytes))
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Records without end, one by one. Whoever leaves the loop goes on behind the last record it was given."""
         while True:
-            found = await self._telling(self._reading(1_000, None))
-            for record in self._hand(found, is_loop=True).one_by_one():
+            found = await self._polling.telling(self._polling.reading(1_000, None))
+            for record in self._polling.hand(found, is_loop=True).one_by_one():
                 yield record
 
     async def until_end(self) -> AsyncIterator[ConsumerRecord[K, V]]:
@@ -485,17 +383,17 @@ class AsyncConsumer(Generic[K, V]):
         """
         ends: dict[TopicPartition, int] = {}
         while await self._is_before(ends):
-            for record in self._hand(await self._telling(self._reading(1_000, None)), is_loop=True).one_by_one():
+            found = await self._polling.telling(self._polling.reading(1_000, None))
+            for record in self._polling.hand(found, is_loop=True).one_by_one():
                 yield record
-        self._on_back()
+        self._deliveries.on_back()
 
     def wakeup(self) -> None:
         """Have the call that waits for records raise `WakeupError`, or the next one.
 
         A loop over records ends behind the one that it works on. The blocking client's is for any thread.
         """
-        self._is_woken = True
-        self._on_news()
+        self._polling.wakeup()
 
     # Asking.
     async def partitions_for(self, topic: str) -> list[PartitionIndex]:
@@ -552,8 +450,8 @@ class AsyncConsumer(Generic[K, V]):
         """
         group = self._require_group("commit")
         if offsets is None:
-            offsets = self._standing()
-        wanted = _committing(offsets)
+            offsets = self._deliveries.positions()
+        wanted = committing(offsets)
         if not wait:
             group.commit_soon(wanted)
         else:
@@ -588,7 +486,7 @@ class AsyncConsumer(Generic[K, V]):
         """
         rebalance = await self._before_leaving()
         try:
-            await self._tell(rebalance)
+            await self._polling.tell(rebalance)
         finally:
             await self._disconnect()
 
@@ -598,7 +496,7 @@ class AsyncConsumer(Generic[K, V]):
 
     async def _before_leaving(self) -> Rebalance | None:
         """What the caller has to be told before the consumer leaves its group."""
-        self._settle()
+        self._fetching.settle()
         return None if self._group is None or self._fetching.is_closed else await self._group.last_rebalance()
 
     async def _leave(self) -> None:
@@ -620,149 +518,6 @@ class AsyncConsumer(Generic[K, V]):
                 " assign(TopicPartition(topic, number) for number in consumer.partitions_for(topic))"
             )
         return self._group
-
-    def _place_of(self, call: str, start: Start | None) -> LookUp | None:
-        ago_ms = start_ms(f"Consumer.{call}", start)
-        if start is None:
-            return None
-        if ago_ms is None:
-            return LookUp(EARLIEST if start == "earliest" else LATEST)
-        return LookUp(max(self._clock.wall_ms() - ago_ms, 0))
-
-    # How what the group changes comes to the caller.
-    def _is_interrupted(self) -> bool:
-        return self._is_woken or (self._group is not None and self._group.member.has_news)
-
-    def _on_back(self) -> None:
-        """The caller has come back from all that it was given."""
-        self._unfinished = None
-
-    def _on_news(self) -> None:
-        """A loop over records ends its turn behind the one that it works on, so that nobody waits for it longer."""
-        if self._is_interrupted() and isinstance(self._handing, Handing) and self._handing.is_loop:
-            self._settle()
-        self._fetching.wake()
-
-    async def _step(self, read: Callable[[], Awaitable[T]]) -> T | Rebalance:
-        """Read; or what the caller has to be told before it reads. It has come back from what it was given before."""
-        self._settle()
-        self._unfinished = None
-        self._check_woken()
-        group = self._group
-        if group is None:
-            found = await read()
-            self._check_woken(found)
-            return found
-        group.member.on_poll(is_begin=True)
-        try:
-            while True:
-                rebalance = await group.prepare()
-                if rebalance is not None:
-                    return rebalance
-                group.member.check()
-                found = await read()
-                self._check_woken(found)
-                if len(found) or not self._is_interrupted():  # type: ignore[arg-type]  # each kind of it has a length
-                    return found
-        finally:
-            group.member.on_poll(is_begin=False)
-
-    def _check_woken(self, found: object = ()) -> None:
-        """Raise if another woke the caller, and nothing was found."""
-        if self._is_woken and not len(found):  # type: ignore[arg-type]
-            self._is_woken = False
-            raise WakeupError("another thread or task called wakeup: nothing was read")
-
-    async def _telling(self, read: Callable[[], Awaitable[T]]) -> T:
-        """Read; the caller is told what its group changes."""
-        check_not_telling(self._teller is not None and self._teller is asyncio.current_task())
-        while isinstance(found := await self._step(read), Rebalance):
-            await self._tell(found)
-        return found
-
-    async def _tell(self, rebalance: Rebalance | None) -> None:
-        if rebalance is None:
-            return
-        self._teller = asyncio.current_task()
-        try:
-            outcome = self._call_listener(rebalance)
-            if inspect.isawaitable(outcome):
-                await outcome
-        except BaseException:
-            self._on_listener_failed(rebalance)
-            raise
-        finally:
-            self._teller = None
-        self._on_told(rebalance)
-
-    def _call_listener(self, rebalance: Rebalance) -> object:
-        assert self._group is not None
-        listener = self._group.listeners.of(rebalance.kind)
-        return None if listener is None else listener(sorted(rebalance.partitions))
-
-    def _on_listener_failed(self, rebalance: Rebalance) -> None:
-        """What goes has gone. What comes is told again: it may be that the caller was about to seek."""
-        if rebalance.kind is not RebalanceKind.ASSIGNED:
-            self._on_told(rebalance)
-
-    def _on_told(self, rebalance: Rebalance) -> None:
-        assert self._group is not None
-        self._group.on_told(rebalance)
-
-    async def _taken(self, read: Callable[[Begins], Awaitable[T]]) -> T:
-        """Read what is taken in one piece."""
-        begins: Begins = {}
-        result = await self._telling(lambda: read(begins))
-        self._unfinished = Delivered(result, begins)
-        return result
-
-    def _done(self) -> dict[TopicPartition, Position]:
-        """Where the caller stands in each partition, behind what it was given and came back from."""
-        readers = self._subscription.readers
-        found = self._standing()
-        for key, (place, topic_id) in ({} if self._unfinished is None else self._unfinished.done_places()).items():
-            # A place in a topic that was made anew since, or behind one that a truncation led to, is none any more.
-            if key in found and topic_id == readers[key].topic_id and place.offset <= found[key].offset:
-                found[key] = place.position
-        return found
-
-    def _hand(self, records: ConsumerRecords[K, V], *, is_loop: bool) -> Handing[K, V]:
-        """Records on their way to the caller; `_settle` is called before anything else is done."""
-        self._settle()
-        self._handing = self._unfinished = handing = Handing(records, is_loop=is_loop)
-        return handing
-
-    async def _deliver(self, read: Callable[[Begins], Awaitable[T]]) -> Delivered[T] | Rebalance:
-        """As `_hand`, of what is taken in one piece; or what the caller has to be told first."""
-        begins: Begins = {}
-        result = await self._step(lambda: read(begins))
-        if isinstance(result, Rebalance):
-            return result
-        self._settle()
-        self._handing = self._unfinished = delivered = Delivered(result, begins)
-        return delivered
-
-    def _settle(self) -> bool:
-        """What the caller was given and has not taken is delivered again, to whoever reads next. Returns: anything."""
-        handing, self._handing = self._handing, None
-        if handing is None or not handing.give_back(self._subscription.readers):
-            return False
-        self._fetching.pump_soon()
-        return True
-
-    def _stands_at(self, partition: TopicPartition) -> Position | None:
-        place = None if self._handing is None else self._handing.place_in(partition)
-        return None if place is None else place.position
-
-    def _position(self, reader: PartitionReader) -> Position | None:
-        """Where the caller stands, who may not have taken all that was delivered."""
-        return _behind(reader, None if self._handing is None else self._handing.place_in(reader.topic_partition))
-
-    def _standing(self) -> dict[TopicPartition, Position]:
-        """As `_position`, of all that have one; the records on their way are looked at once."""
-        places = {} if self._handing is None else self._handing.places()
-        found = {key: _behind(reader, places.get(key)) for key, reader in self._subscription.readers.items()}
-        return {key: position for key, position in found.items() if position is not None}
 
     async def _is_before(self, ends: dict[TopicPartition, int]) -> bool:
         """Whether there is more to read, or to be told, before these ends. Those that are not known are looked up."""
@@ -792,7 +547,7 @@ class AsyncConsumer(Generic[K, V]):
         }
 
     def _seek_by_time(self, partitions: Iterable[TopicPartition], timestamp: int, before: int = 0) -> None:
-        self._settle()
+        self._fetching.settle()
         for partition in list(partitions) or self.assignment():
             self._reader(partition).seek_by_time(timestamp, before)
         self._fetching.pump_soon()
@@ -809,41 +564,3 @@ class AsyncConsumer(Generic[K, V]):
             )
             raise TidelogError(f"{wanted} is not assigned to this consumer: {how}").about(wanted)
         return reader
-
-
-def _behind(reader: PartitionReader, place: PositionStatus | None) -> Position | None:
-    """The reader's position, or a place before it."""
-    is_behind = place is not None and reader.offset is not None and place.offset < reader.offset
-    return place.position if place is not None and is_behind else reader.position
-
-
-def check_not_telling(is_telling: bool) -> None:
-    """Raise if who asks for records is a listener."""
-    if is_telling:
-        raise TidelogError("a rebalance listener asked for records: it is told of partitions, and then returns")
-
-
-def _committing(
-    offsets: ConsumerRecord[Any, Any]
-    | ConsumerRecords[Any, Any]
-    | Mapping[TopicPartition, int | Position | CommittedOffset],
-) -> dict[TopicPartition, CommittedOffset]:
-    """What `commit` was given. Raises TypeError, ValueError: it is not that."""
-    if isinstance(offsets, ConsumerRecord):
-        partition = TopicPartition(offsets.topic, PartitionIndex(offsets.partition))
-        return {partition: CommittedOffset(offsets.offset + 1, offsets.leader_epoch)}
-    if isinstance(offsets, ConsumerRecords):
-        offsets = offsets.next_offsets()
-    if not isinstance(offsets, Mapping):
-        raise TypeError(
-            f"commit({offsets!r}): a record, what poll returned, or {{TopicPartition(…): next offset}} is expected"
-        )
-    found = {}
-    for key, given in offsets.items():
-        if not isinstance(given, int | Position | CommittedOffset) or isinstance(given, bool):
-            raise TypeError(f"commit: {key}: {given!r} is neither an offset nor a Position nor a CommittedOffset")
-        committed = CommittedOffset(given) if isinstance(given, int) else CommittedOffset(*given)
-        if committed.offset < 0:
-            raise ValueError(f"commit: {key}: offset {committed.offset} is negative")
-        found[TopicPartition(*key)] = committed
-    return found

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from tidelog.base.ids import PartitionIndex, Position, TopicPartition
-from tidelog.client.async_consumer import AsyncConsumer, check_not_telling
+from tidelog.client.async_consumer import AsyncConsumer
 from tidelog.client.cluster import World
 from tidelog.client.core.handing import Handing
 from tidelog.client.core.subscription import Begins
@@ -30,6 +30,7 @@ from tidelog.client.core.values import (
 )
 from tidelog.client.loop_thread import LoopThread
 from tidelog.client.options import ConsumerConfig, ConsumerOptions, Start, deserializers_of, parse_options
+from tidelog.client.polling import check_not_telling
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,6 +84,7 @@ class Consumer(Generic[K, V]):
         self._teller: int | None = None  # the thread that calls a listener
         self._async: AsyncConsumer[K, V] = AsyncConsumer.__new__(AsyncConsumer)
         self._async._start(bootstrap_servers, config, world=world, deserializers=deserializers)
+        self._polling = self._async._polling
         self._thread = LoopThread(f"tidelog-consumer-{config.client_id}")
 
     @property
@@ -254,7 +256,7 @@ class Consumer(Generic[K, V]):
 
     def poll_batches(self, timeout_ms: int = 1_000) -> list[FetchedBatches]:
         """Whole batches, as the brokers sent them, for those who decode themselves. Otherwise as `poll`."""
-        return self._deliver(self._async._reading_batches(timeout_ms))
+        return self._deliver(self._polling.reading_batches(timeout_ms))
 
     def poll_arrow(
         self, timeout_ms: int = 1_000, columns: Iterable[str] | None = None, size_bytes: int = 64 * 1024 * 1024
@@ -270,7 +272,7 @@ class Consumer(Generic[K, V]):
             MalformedBatchError: a batch is damaged. Every partition stands where it stood before the call; `poll`
                 gives the records up to the damage, and says where it is.
         """
-        return self._deliver(self._async._reading_arrow(timeout_ms, columns, size_bytes))
+        return self._deliver(self._polling.reading_arrow(timeout_ms, columns, size_bytes))
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Records without end, one by one. Whoever leaves the loop goes on behind the last record it was given."""
@@ -285,7 +287,7 @@ class Consumer(Generic[K, V]):
         ends: dict[TopicPartition, int] = {}
         while self._thread.run(self._async._is_before(ends)):
             yield from self._fetch(1_000, None, is_loop=True).one_by_one()
-        self._there(self._async._on_back)
+        self._there(self._async._deliveries.on_back)
 
     def wakeup(self) -> None:
         """Have the call that waits for records raise `WakeupError`, or the next one.
@@ -379,11 +381,11 @@ class Consumer(Generic[K, V]):
     def _fetch(self, timeout_ms: int, max_records: int | None, *, is_loop: bool) -> Handing[K, V]:
         """Records on their way to the caller. If Ctrl-C comes before they are taken, they are delivered again."""
         check_not_telling(self._teller == threading.get_ident())
-        read = self._async._reading(timeout_ms, max_records)
+        read = self._polling.reading(timeout_ms, max_records)
 
         async def hand() -> Handing[K, V] | Rebalance:
-            found = await self._async._step(read)
-            return found if isinstance(found, Rebalance) else self._async._hand(found, is_loop=is_loop)
+            found = await self._polling.step(read)
+            return found if isinstance(found, Rebalance) else self._polling.hand(found, is_loop=is_loop)
 
         while isinstance(found := self._thread.run(hand()), Rebalance):
             self._tell(found)
@@ -393,7 +395,7 @@ class Consumer(Generic[K, V]):
         """What is taken in one piece. If Ctrl-C comes before the caller has it, it is delivered again."""
         check_not_telling(self._teller == threading.get_ident())
         while True:
-            found = self._thread.run(self._async._deliver(read))
+            found = self._thread.run(self._polling.deliver(read))
             if isinstance(found, Rebalance):
                 self._tell(found)
                 continue
@@ -407,13 +409,13 @@ class Consumer(Generic[K, V]):
             return
         self._teller = threading.get_ident()
         try:
-            self._async._call_listener(rebalance)
+            self._polling.call_listener(rebalance)
         except BaseException:
-            self._there(lambda: self._async._on_listener_failed(rebalance))
+            self._there(lambda: self._polling.on_listener_failed(rebalance))
             raise
         finally:
             self._teller = None
-        self._there(lambda: self._async._on_told(rebalance))
+        self._there(lambda: self._polling.on_told(rebalance))
 
     def _there(self, work: Callable[[], T]) -> T:
         async def do() -> T:

@@ -11,6 +11,7 @@ from typing import Any
 from tidelog.base.errors import NetworkError, TidelogError, TimedOutError
 from tidelog.base.ids import Position, TopicPartition
 from tidelog.client.cluster import Cluster, World, is_retriable
+from tidelog.client.core.deliveries import Deliveries
 from tidelog.client.core.group_metadata import GroupMetadata
 from tidelog.client.core.needs import LookUp
 from tidelog.client.core.subscription import Subscription
@@ -47,10 +48,8 @@ class ConsumerGroup:
 
     Args:
         config: the consumer's, with a group id.
-        on_news: called when the caller has something to be told, or may go on.
-        settle: give back what was delivered and not taken.
-        done: where the caller stands, behind what it was given and came back from.
-        progress: see `GroupMember`.
+        fetching: where the caller waits; it is woken when it has something to be told, or may go on.
+        deliveries: where the caller stands, behind what it was given and came back from.
     """
 
     def __init__(
@@ -61,20 +60,23 @@ class ConsumerGroup:
         subscription: Subscription,
         fetching: Fetching,
         *,
-        on_news: Callable[[], None],
-        settle: Callable[[], bool],
-        done: Callable[[], dict[TopicPartition, Position]],
-        progress: Callable[[], int],
+        deliveries: Deliveries[Any, Any],
     ) -> None:
-        self.member = GroupMember(config, cluster, world.clock, world.rng, on_news=on_news, progress=progress)
+        self.member = GroupMember(
+            config,
+            cluster,
+            world.clock,
+            world.rng,
+            on_news=self._on_news,
+            progress=lambda: deliveries.left_count,
+        )
         self.listeners = Listeners()
         self._config = config
         self._cluster = cluster
         self._clock = world.clock
         self._subscription = subscription
+        self._deliveries = deliveries
         self._fetching = fetching
-        self._settle = settle
-        self._done = done
         self._start: LookUp | None = None
         self._starts: dict[TopicPartition, LookUp | None] = {}  # of those that are assigned by hand
         self._committed: dict[TopicPartition, Position] = {}
@@ -103,7 +105,7 @@ class ConsumerGroup:
         rebalance = self.member.take_rebalance()
         if rebalance is None:
             return None
-        self._settle()
+        self._fetching.settle()
         if rebalance.kind is RebalanceKind.ASSIGNED:
             self._assign(self._subscription.readers.keys() | rebalance.partitions)
             self._find_starts()
@@ -165,6 +167,13 @@ class ConsumerGroup:
         return await self.member.offsets.committed(partitions)
 
     # How.
+    def _on_news(self) -> None:
+        """A loop over records ends its turn where the caller has to be told something: others wait for that."""
+        if self.member.has_news:
+            self._fetching.interrupt()
+        else:
+            self._fetching.wake()
+
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         now_ms = self._clock.now_ms()
         wanted = sorted(partitions)
@@ -239,7 +248,7 @@ class ConsumerGroup:
         wanted = set(partitions)
         return {
             key: CommittedOffset(*position)
-            for key, position in self._done().items()
+            for key, position in self._deliveries.done().items()
             if key in wanted and self._committed.get(key) != position
         }
 

@@ -8,11 +8,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from tidelog.base.errors import ClientClosedError, InvariantBrokenError, NetworkError, TidelogError, TimedOutError
-from tidelog.base.ids import BrokerId, Position, TopicPartition
+from tidelog.base.ids import BrokerId
 from tidelog.base.ports import Clock
 from tidelog.client.cluster import Cluster, is_retriable
+from tidelog.client.core.deliveries import Deliveries
 from tidelog.client.core.fetch_messages import (
     LAST_FETCH_VERSION_WITH_NAMES,
     FetchSettings,
@@ -46,31 +48,24 @@ class Fetching:
     Args:
         config: the consumer's.
         subscription: what is assigned, where it stands, and what is held to be delivered.
+        deliveries: where the caller stands, who may not have taken all that was delivered.
         cluster: closed together with this.
         clock: the world's.
-        settle: give back what was delivered and not taken, before the caller is told of a loss. Returns: anything.
-        stands_at: where the caller stands who has not taken all that was delivered; None who has.
-        is_interrupted: whether whoever waits for records is to do something else first.
     """
 
     def __init__(
         self,
         config: ConsumerConfig,
         subscription: Subscription,
+        deliveries: Deliveries[Any, Any],
         cluster: Cluster,
         clock: Clock,
-        *,
-        settle: Callable[[], bool],
-        stands_at: Callable[[TopicPartition], Position | None],
-        is_interrupted: Callable[[], bool],
     ) -> None:
         self._config = config
         self._subscription = subscription
+        self._deliveries = deliveries
         self._cluster = cluster
         self._clock = clock
-        self._settle = settle
-        self._stands_at = stands_at
-        self._is_interrupted = is_interrupted
         self._isolation_level = IsolationLevel(config.isolation_level)
         self._settings = FetchSettings(
             min_bytes=config.fetch_min_bytes,
@@ -96,15 +91,20 @@ class Fetching:
             raise ClientClosedError("the consumer is closed")
 
     # To wait.
-    async def wait_for_some(self, deadline_ms: int) -> bool:
-        """Whether there is something to deliver. Raises what stopped a partition."""
+    async def wait_for_some(self, deadline_ms: int, is_interrupted: Callable[[], bool]) -> bool:
+        """Whether there is something to deliver. Raises what stopped a partition.
+
+        Args:
+            deadline_ms: how long to wait for it.
+            is_interrupted: whether whoever waits is to do something else first.
+        """
         while True:
             self.check_open()
-            if self._is_interrupted():
+            if is_interrupted():
                 return False
             error = self._subscription.error()
             if error is not None:
-                if self._settle():
+                if self.settle():
                     continue
                 raise error.with_traceback(None)
             if self._subscription.has_some:
@@ -179,11 +179,11 @@ class Fetching:
 
     def _report_resets(self) -> None:
         resets = [
-            replace(reset, position=self._stands_at(reset.topic_partition) or reset.position)
+            replace(reset, position=self._deliveries.place_in(reset.topic_partition) or reset.position)
             for reset in self._subscription.take_resets()
         ]
         if resets:
-            self._settle()  # nothing of what is lost is handed out any more
+            self.settle()  # nothing of what is lost is handed out any more
         for reset in resets:
             logger.warning(
                 "%s: %s: %s; it stood at %s, and goes on at %s",
@@ -198,6 +198,19 @@ class Fetching:
                     self._config.on_reset(reset)
                 except Exception:
                     logger.exception("on_reset failed")
+
+    def settle(self) -> bool:
+        """Have what the caller was given and has not taken delivered again. Returns whether there was anything."""
+        if not self._deliveries.give_back():
+            return False
+        self.pump_soon()
+        return True
+
+    def interrupt(self) -> None:
+        """Have a loop over records end its turn behind the one that it works on, and whoever waits look again."""
+        if self._deliveries.is_loop:
+            self.settle()
+        self.wake()
 
     def wake(self) -> None:
         """Have whoever waits look again."""
