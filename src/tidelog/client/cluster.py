@@ -1,12 +1,8 @@
 """What every client shares: connections to the brokers of a cluster, its metadata kept fresh, retries until a deadline.
 
 Belongs to one event loop. Metadata is asked for when somebody misses something, at most once at a time and with
-back-off in between, and in any case when it has become old. A broker may be cut off from the others and not know it:
-who has nothing new to say when something is missing, or says nothing at all, is asked again only after the others.
-
-With a consistency context (KIP-1243) no answer is older than what the clients that share it had seen when it was asked
-for. Answers of several brokers may overtake each other: one that reflects less than what the cache holds by then is not
-taken over, but asked for again.
+back-off in between, and in any case when it has become old. `BrokerChoice` says whom to ask, and `SeenMetadata` whether
+an answer is recent enough.
 """
 
 from __future__ import annotations
@@ -22,10 +18,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from tidelog.base.errors import ClientClosedError, Code, KafkaError, NetworkError, TidelogError, TimedOutError, refusal
 from tidelog.base.ids import BrokerId, TopicId, TopicPartition
 from tidelog.base.ports import Clock, Network, Rng
-from tidelog.client.consistency import foreign_cluster
+from tidelog.client.broker_choice import PATIENCE_MS_MIN, BrokerChoice
 from tidelog.client.core.metadata_cache import MetadataCache, MetadataChanges
-from tidelog.client.core.values import code_of
 from tidelog.client.options import CommonConfig
+from tidelog.client.seen_metadata import SeenMetadata
 from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import Connection, ConnectionSettings
@@ -36,14 +32,9 @@ from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataReque
 R = TypeVar("R")
 T = TypeVar("T")
 
-PATIENCE_MS_MIN = 1_000
-"""After that another broker is asked as well; twice as long for each that was asked in vain."""
 PROMPT_ANSWERS = 20
 """While something is missing, so many answers are asked for in quick succession."""
 _FIRST_BY_ID = 12
-BEHIND_SECONDS = 10.0
-"""So long a broker that was behind what this client has seen is asked after the others."""
-
 logger = logging.getLogger("tidelog.client")
 
 
@@ -111,56 +102,30 @@ class Cluster:
         )
         reconnect = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, world.rng)
         self.pool = ConnectionPool(world.network, settings, reconnect)
+        self.seen = SeenMetadata(config.consistency_context_store)
+        self._choice = BrokerChoice(bootstrap, self.metadata, self.pool, world.rng)
         self.last_error: TidelogError | None = None
         self.fatal: KafkaError | None = None
         """The brokers are of another cluster than the consistency context: this client will never be answered."""
-        self._bootstrap = bootstrap
         self._config = config
-        self._world = world
         self._wanted: set[str] = set()
         self._to_create: set[str] = set()
-        self._store = config.consistency_context_store
-        self._reflects: int | None = None  # the token of the newest answer that the cache holds
         self._stale = asyncio.Event()
         self._refreshed: asyncio.Future[None] | None = None
         self._listeners: list[Callable[[MetadataChanges], None]] = []
         self._keeper: asyncio.Task[None] | None = None
-        self._passed_on: Connection | None = None
         self._unchanged = 0  # answers in a row that brought nothing new
-        self._last_requested: Address | None = None
-        self._behind: dict[Address, float] = {}  # who was, and until when others are asked first, in the loop's time
-        self._in_vain: set[Address] = set()  # who gave them when something was missing, or gave none
         self._changed = asyncio.Event()
         self._closed = False
 
     # What was seen (KIP-1243).
-    @property
-    def has_store(self) -> bool:
-        """Whether metadata may not go back in time."""
-        return self._store is not None
-
-    @property
-    def seen(self) -> int | None:
-        """The latest token that this client, or one that it shares its store with, has seen; None if none yet."""
-        return None if self._store is None else self._store.read().token
-
-    def see(self, connection: Connection, offset: int, seen: int | None) -> None:
-        """An answer without a token says by itself which offset of the metadata log it reflects.
-
-        Args:
-            offset: -1 if the broker has no metadata yet.
-            seen: what was when the request was sent.
-
-        Raises:
-            KafkaError: STALE_METADATA: the answer is older.
-        """
-        if self._store is None or seen is None:
-            return
-        if offset < seen:
-            self._last_requested = connection.address
-            what = f"the metadata of {connection.address} is of offset {offset}, and offset {seen} was seen"
-            raise refusal(Code.STALE_METADATA, what)
-        self._store.on_state(ConsistencyState(self._store.read().cluster_id, offset))
+    def see(self, connection: Connection, offset: int, before: int | None) -> None:
+        """See `SeenMetadata.see`. A broker that is behind is asked after the others for a while."""
+        try:
+            self.seen.see(connection.address, offset, before)
+        except KafkaError:
+            self._choice.last_requested = connection.address
+            raise
 
     async def caught_up(self, connection: Connection) -> None:
         """Return when a broker has the metadata that was seen, before a request whose header has no room for a token.
@@ -168,10 +133,11 @@ class Cluster:
         Raises:
             NetworkError, KafkaError: as `fetch_metadata`.
         """
-        if self.seen is not None:
+        if self.seen.token is not None:
             request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
             timeout_ms = self._config.request_timeout_ms
-            self._check_metadata(connection, await connection.request(request, MetadataResponse, timeout_ms=timeout_ms))
+            response = await connection.request(request, MetadataResponse, timeout_ms=timeout_ms)
+            self.seen.check(connection.address, response)
 
     # Connections.
     async def broker(self, broker_id: BrokerId, request_class: str = CONTROL_REQUESTS) -> Connection:
@@ -205,65 +171,21 @@ class Cluster:
 
     async def _some_broker(self) -> Connection:
         self._check_open()
-        connection = await self._any_broker()
-        self._last_requested = connection.address
-        return connection
+        return await self._choice.any_broker()
 
     async def _verified(self, connection: Connection) -> Connection:
         """A broker that may be of another cluster is asked for its metadata first: few other answers can say so."""
-        if not self.metadata.brokers and self._store is not None and not self._store.read().is_unknown:
+        if not self.metadata.brokers and self.seen.is_of_a_cluster:
             await self._fetch_metadata([], connection, create=False)
         return connection
 
-    async def _any_broker(self) -> Connection:
-        if self._passed_on is not None and self._passed_on.closed is None:
-            return self._passed_on
-        return await self._whoever_is_ahead()
-
-    async def _whoever_is_ahead(self) -> Connection:
-        """One that was not behind lately, if there is any that can be reached."""
-        now = asyncio.get_running_loop().time()
-        self._behind = {address: until for address, until in self._behind.items() if until > now}
-        open_ones = [one for one in self.pool.open_connections() if one.address not in self._behind]
-        if open_ones:
-            return min(open_ones, key=_in_flight)
-        known = [Address(broker.host, broker.port) for broker in self.metadata.brokers.values()]
-        by_address = {
-            Address(broker.host, broker.port): broker_id for broker_id, broker in self.metadata.brokers.items()
-        }
-        targets = self._shuffled(known) + self._shuffled(address for address in self._bootstrap if address not in known)
-        targets.sort(key=self._behind.__contains__)
-        last: TidelogError | None = None
-        slow: list[Address] = []
-        for address in targets:
-            try:
-                async with asyncio.timeout(PATIENCE_MS_MIN / 1000):
-                    return await self.pool.connection(by_address.get(address, address))
-            except NetworkError as error:
-                last = error
-            except TimeoutError:
-                slow.append(address)  # it is tried on beside the next
-        for address in slow:
-            try:
-                return await self.pool.connection(by_address.get(address, address))
-            except NetworkError as error:
-                last = error
-        names = ", ".join(map(str, targets))
-        raise NetworkError(f"no broker can be reached at {names}; last: {last}")
-
     async def controller(self) -> Connection:
         """A connection to the broker that metadata calls the controller, else to any: brokers pass requests on."""
-        controller_id = self.metadata.controller_id
-        if controller_id is not None and controller_id in self.metadata.brokers:
-            try:
-                self._passed_on = await self.pool.connection(controller_id)
-                self._last_requested = self._passed_on.address
-                return self._passed_on
-            except NetworkError as error:
-                logger.debug("the controller cannot be reached: %s", error)
-        self._passed_on = None
-        self._passed_on = await self.any_broker()
-        return self._passed_on
+        connection = await self._choice.controller()
+        if connection is None:
+            connection = await self.any_broker()
+            self._choice.on_change_requested(connection)
+        return connection
 
     async def leader(self, partition: TopicPartition, request_class: str = CONTROL_REQUESTS) -> Connection:
         """The connection to a partition's leader.
@@ -363,7 +285,7 @@ class Cluster:
         response = await connection.request(
             request, MetadataResponse, timeout_ms=self._config.request_timeout_ms, min_version=_FIRST_BY_ID
         )
-        self._check_metadata(connection, response)
+        self.seen.check(connection.address, response)
         return [topic.name for topic in response.topics if topic.name is not None and not topic.error_code]
 
     async def _fetch_metadata(
@@ -375,28 +297,23 @@ class Cluster:
             allow_auto_topic_creation=create,
         )
         while True:
-            reflected = self._reflects
+            before = self.seen.reflects
             try:
                 answer = await self._first_answer(lambda _: request, MetadataResponse, informant, min_version=4)
-                self._last_requested = answer.connection.address
-                self._check_metadata(answer.connection, answer.response)
+                self._choice.last_requested = answer.connection.address
+                self.seen.check(answer.connection.address, answer.response)
             except KafkaError as error:
                 if error.code is Code.INCONSISTENT_CLUSTER_ID and self.metadata.cluster_id is None:
                     self.fatal = error
                 raise
-            if answer.token is None or self._reflects is None or answer.token >= self._reflects:
+            if self.seen.takes_over(answer.connection.address, answer.token, before):
                 break
-            if reflected is not None and answer.token < reflected:
-                what = f"reflects offset {answer.token}, and this client has seen offset {reflected}"
-                raise refusal(Code.STALE_METADATA, f"the metadata of {answer.connection.address} {what}")
             informant = answer.connection  # it was overtaken; the next request bears the newer token
         response = answer.response
-        if answer.token is not None:
-            self._reflects = answer.token
         changes = self.metadata.on_metadata(response, requested=requested)
         if changes:
             self._unchanged = 0
-            self._in_vain.clear()
+            self._choice.on_changes()
             self._changed.set()
             self._changed.clear()
         else:
@@ -427,29 +344,15 @@ class Cluster:
         """
         self._check_open()
         informant = await self._informant()
-        if informant.address in self._behind:
-            informant = await self._whoever_is_ahead()
+        if self._choice.is_behind(informant):
+            informant = await self._choice.ahead()
         informant = await self._verified(informant)
         connection, found, _ = await self._first_answer(request, response, informant, min_version=min_version)
         return connection, found
 
     def on_in_vain(self, connection: Connection) -> None:
         """A broker could not say what it was asked for: for a while the others are asked first."""
-        self._behind[connection.address] = asyncio.get_running_loop().time() + BEHIND_SECONDS
-
-    def _check_metadata(self, connection: Connection, response: MetadataResponse) -> None:
-        """Raises KafkaError: the answer says nothing of the metadata, or is of another cluster's."""
-        known = None if self._store is None else self._store.read()
-        if known is not None and not known.is_unknown and response.cluster_id not in (None, known.cluster_id):
-            error = foreign_cluster(known, response.cluster_id)  # of a broker without tokens
-            raise refusal(error.code, f"{connection.address}: {error}")
-        codes = {code_of(topic.error_code) for topic in response.topics}
-        if response.error_code == Code.STALE_METADATA or codes == {Code.STALE_METADATA}:
-            what = f"the metadata of {connection.address} is older than what was seen elsewhere (STALE_METADATA)"
-            raise refusal(Code.STALE_METADATA, what)
-        if response.error_code:
-            code = code_of(response.error_code)
-            raise refusal(code, f"{connection.address} refused Metadata: {code.meaning} ({code.name})")
+        self._choice.on_behind(connection.address)
 
     async def _first_answer(
         self,
@@ -484,7 +387,7 @@ class Cluster:
                         state = states.get(requested[future])
                         return Answer(requested[future], future.result(), None if state is None else state.token)
                     del requested[future]
-                self._in_vain.add(connection.address)
+                self._choice.on_in_vain(connection.address)
                 patience_ms *= 2
                 connection = await self._informant()
         finally:
@@ -493,25 +396,7 @@ class Cluster:
 
     async def _informant(self) -> Connection:
         """Whom to ask for metadata: one that was not asked in vain since it changed last, if there is any."""
-        passed_on = self._passed_on
-        if passed_on is not None and passed_on.closed is None and passed_on.address not in self._in_vain:
-            return passed_on
-        if not self._in_vain:
-            return await self._some_broker()
-        open_ones = [one for one in self.pool.open_connections() if one.address not in self._in_vain]
-        if open_ones:
-            return min(open_ones, key=_in_flight)
-        by_address = {Address(one.host, one.port): one.broker_id for one in self.metadata.brokers.values()}
-        for address in self._shuffled(one for one in by_address if one not in self._in_vain):
-            if self.pool.is_failing(by_address[address]):
-                continue  # it was away a moment ago: the others are asked again first
-            try:
-                async with asyncio.timeout(PATIENCE_MS_MIN / 1000):
-                    return await self.pool.connection(by_address[address])
-            except (NetworkError, TimeoutError) as error:
-                logger.debug("broker %s at %s cannot be asked: %s", by_address[address], address, error)
-        self._in_vain.clear()
-        return await self._some_broker()
+        return await self._choice.informant() or await self._some_broker()
 
     async def _keep_fresh(self) -> None:
         failures = 0
@@ -572,16 +457,14 @@ class Cluster:
             await self._fetch_metadata(missing, await self._informant(), create=True)
         if self._wanted - missing or not missing:
             await self._fetch_metadata(self._wanted - missing, await self._informant(), create=False)
-        if self._unchanged > unchanged and self._last_requested is not None:
-            self._in_vain.add(self._last_requested)
+        if self._unchanged > unchanged and self._choice.last_requested is not None:
+            self._choice.on_in_vain(self._choice.last_requested)
 
     def _is_behind(self, error: BaseException) -> bool:
         """Whether an error says that the broker which was asked has older metadata than this client: note it."""
         if not isinstance(error, KafkaError) or error.code is not Code.STALE_METADATA:
             return False
-        self._passed_on = None
-        if self._last_requested is not None:
-            self._behind[self._last_requested] = asyncio.get_running_loop().time() + BEHIND_SECONDS
+        self._choice.on_last_behind()
         return True
 
     def _on_failure(self, error: TidelogError | TimeoutError, failures: int) -> None:
@@ -649,18 +532,7 @@ class Cluster:
         if self.fatal is not None:
             raise self.fatal.with_traceback(None)
 
-    def _shuffled(self, addresses: Iterable[Address]) -> list[Address]:
-        left = list(addresses)
-        taken = []
-        while left:
-            taken.append(left.pop(self._world.rng.randrange(0, len(left))))
-        return taken
-
 
 def is_retriable(error: BaseException) -> bool:
     """Whether trying again may help: connections break, and many refusals pass."""
     return isinstance(error, NetworkError) or (isinstance(error, KafkaError) and error.retriable)
-
-
-def _in_flight(connection: Connection) -> int:
-    return connection.in_flight

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from tidelog.base.errors import NetworkError, TidelogError
 from tidelog.base.ids import BrokerId
-from tidelog.client.cluster import PATIENCE_MS_MIN, Cluster
+from tidelog.client.broker_choice import PATIENCE_MS_MIN
+from tidelog.client.cluster import Cluster
 from tidelog.client.refusals import refused
 from tidelog.net.connection import Connection
 from tidelog.net.pool import CONTROL_REQUESTS

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from tidelog.base.errors import Code, KafkaError, NetworkError, TidelogError, UnknownTopicError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
-from tidelog.client.cluster import PATIENCE_MS_MIN, Cluster, is_retriable
+from tidelog.client.broker_choice import PATIENCE_MS_MIN
+from tidelog.client.cluster import Cluster, is_retriable
 from tidelog.client.core.fetch_messages import (
     epoch_end_rows,
     list_offsets_request,

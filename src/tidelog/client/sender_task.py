@@ -19,7 +19,8 @@ from tidelog.base.errors import (
     refusal,
 )
 from tidelog.base.ids import BrokerId, TopicId, TopicPartition
-from tidelog.client.cluster import PATIENCE_MS_MIN, Cluster, World, is_retriable
+from tidelog.client.broker_choice import PATIENCE_MS_MIN
+from tidelog.client.cluster import Cluster, World, is_retriable
 from tidelog.client.core.accumulator import Accumulator, PendingBatch
 from tidelog.client.core.metadata_cache import MetadataChanges
 from tidelog.client.core.partitioner import check_partition

@@ -126,8 +126,8 @@ def test_who_asks_for_metadata_is_not_given_what_was_asked_for_before() -> None:
         first.is_held = second.is_held = True
         earlier = asyncio.ensure_future(cluster.refreshed())
         await until(lambda: bool(first.waiting + second.waiting))
-        assert cluster._store is not None
-        cluster._store.store_latest(ConsistencyContext("model", 7))
+        assert cluster._config.consistency_context_store is not None
+        cluster._config.consistency_context_store.store_latest(ConsistencyContext("model", 7))
         later = asyncio.ensure_future(cluster.refreshed())
         first.offset = second.offset = 7
         first.topics = second.topics = {"flights"}
@@ -175,8 +175,8 @@ def test_a_broker_that_does_not_name_its_cluster_is_asked_for_metadata_once() ->
 
     async def scenario(cluster: Cluster, first: Informant, second: Informant) -> None:
         first.cluster_id = second.cluster_id = None
-        assert cluster._store is not None
-        fresh = AdminConfig(retry_backoff_ms=5, consistency_context_store=cluster._store)
+        assert cluster._config.consistency_context_store is not None
+        fresh = AdminConfig(retry_backoff_ms=5, consistency_context_store=cluster._config.consistency_context_store)
         unnamed = Cluster((Address("127.0.0.1", first.port),), fresh, real_world())
         before = len(first.messages(ApiKey.METADATA))
         try:

@@ -188,10 +188,10 @@ class ClusterAdministration:
     # Features.
     async def describe_features(self) -> dict[str, FeatureDescription]:
         async def send_request() -> dict[str, FeatureDescription]:
-            if self._cluster.has_store and self._cluster.seen is None:
+            if self._cluster.seen.has_store and self._cluster.seen.token is None:
                 await self._cluster.fetch_metadata([])  # the answer below says of no cluster
             connection = await self._cluster.any_broker()
-            seen = self._cluster.seen
+            before = self._cluster.seen.token
             response = await self._request(
                 connection,
                 ApiVersionsRequest(client_software_name="tidelog", client_software_version="1"),
@@ -199,7 +199,7 @@ class ClusterAdministration:
                 min_version=_API_VERSIONS_WITH_FEATURES,
             )
             raise_first([refused(response.error_code, "features", None)])
-            self._cluster.see(connection, response.finalized_features_epoch, seen)
+            self._cluster.see(connection, response.finalized_features_epoch, before)
             supported = {row.name: (row.min_version, row.max_version) for row in response.supported_features}
             in_force = {}
             if response.finalized_features_epoch >= 0:
