@@ -19,7 +19,7 @@ from tidelog.net.address import Address
 from tidelog.net.connection import ConnectionSettings, open_connection
 from tidelog.replica import StopOrder
 from tidelog.replica.stop import METADATA_AHEAD_MAX
-from tidelog.server.broker.broker import Broker
+from tidelog.server.broker.hosted_partitions import HostedPartitions
 from tidelog.server.broker.stop_orders import STOPPED_SECONDS_MAX, StopOrders
 from tidelog.server.membership.replica_stops import ATTEMPTS_MAX
 from tidelog.server.node import Node
@@ -449,9 +449,9 @@ def test_replicas_that_move_about_lose_nothing_to_orders_that_come_late_and_agai
 
 async def obey_at_once(self: StopOrders, order: StopOrder) -> None:
     """Whatever it says, and whatever the metadata says."""
-    partition = self._broker.replica_of(order.topic_partition)
+    partition = self._broker.hosted.by_name.get(order.topic_partition)
     if partition is not None:
-        self._broker._forget(order.topic_partition, partition.topic_id)
+        self._broker.hosted.remove(order.topic_partition, partition.topic_id)
         await self._files.deletions.delete([(order.topic_partition, partition.topic_id)])
 
 
@@ -459,7 +459,7 @@ async def obey_at_once(self: StopOrders, order: StopOrder) -> None:
     ("owner", "name", "planted", "play"),
     [
         (StopOrders, "obey", obey_at_once, late_and_again),
-        (Broker, "stop_serving", lambda *_: None, delete_before_the_metadata_comes),
+        (HostedPartitions, "stop_serving", lambda *_: None, delete_before_the_metadata_comes),
     ],
     ids=["files go at once", "it serves on"],
 )

@@ -124,7 +124,7 @@ def test_deleted_records_stay_deleted_where_the_partition_goes_offline_later() -
         directory = node.files.directory_of(partition.topic_partition)
         assert directory is not None
         assert await delete_records(node, [RecordsToDelete("u", 0, 7)], timeout_ms=1_000) == [7]
-        node.broker.on_disk_error(partition, DiskError(partition.log.directory, "one bad sector"))
+        node.broker.failures.on_disk_error(partition, DiskError(partition.log.directory, "one bad sector"))
         directory.checkpoints.write_recovery_points(node.broker.partitions)
         await node.stop()
         again = new_node(disk)

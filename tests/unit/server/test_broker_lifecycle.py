@@ -575,7 +575,7 @@ def test_that_a_directory_failed_the_controller_hears_at_once() -> None:
         await world.let_in()
         before = len(world.heartbeats)
         directory = world.files.directories[0]
-        world.broker._fail_directory(directory, "its sync was refused")
+        world.broker.failures._fail_directory(directory, "its sync was refused")
         await until(lambda: len(world.heartbeats) > before)
         assert world.heartbeats[-1].offline_log_dirs == [directory.directory_id]
         assert len(world.registrations) == 1

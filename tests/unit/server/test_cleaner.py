@@ -66,6 +66,10 @@ class FakeBroker:
                 return partition
         raise refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, topic)
 
+    @property
+    def failures(self) -> FakeBroker:
+        return self
+
     def on_disk_error(self, partition: Partition, error: DiskError) -> None:
         self.failed.append(error)
 

@@ -27,7 +27,7 @@ from tidelog.server.api.handlers import api_02_list_offsets, api_03_metadata
 from tidelog.server.api.handlers.api_00_produce import handle
 from tidelog.server.api.handlers.api_03_metadata import DESCRIBED_AT_ONCE_MAX
 from tidelog.server.api.request_context import RequestContext
-from tidelog.server.broker.broker import BrokerListener
+from tidelog.server.broker.listeners import BrokerListener
 from tidelog.server.broker.log_maintenance import LogMaintenance
 from tidelog.server.node import Node
 from tidelog.server.observe.metrics_listener import MetricsListener
@@ -298,7 +298,7 @@ def test_deleting_a_topic_that_is_offline_gives_its_space_back_and_lets_another_
         await node.start()
         (topic,) = await node.create_topics([TopicToCreate("flights", 1, 1)])
         old = node.broker.partition("flights", 0)
-        node.broker.on_disk_error(old, DiskError("logs/flights-0", "no space left"))
+        node.broker.failures.on_disk_error(old, DiskError("logs/flights-0", "no space left"))
         assert topic.topic_id is not None
         wanted = [TopicToDelete(topic_id=topic.topic_id)]
         await node.controller.request(lambda state: state.decide_delete_topics(wanted))
@@ -307,7 +307,7 @@ def test_deleting_a_topic_that_is_offline_gives_its_space_back_and_lets_another_
         assert any(path.endswith("-delete") for path in disk.directories)
         await node.create_topics([TopicToCreate("flights", 1, 1)])
         new = node.broker.partition("flights", 0)
-        node.broker.on_disk_error(old, DiskError("logs/flights-0", "a flush that came late"))
+        node.broker.failures.on_disk_error(old, DiskError("logs/flights-0", "a flush that came late"))
         assert node.broker.partition("flights", 0) is new
         await node.stop()
         assert disk.exists(MARKER)

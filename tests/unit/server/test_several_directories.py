@@ -22,7 +22,7 @@ from tidelog.io.rng import SystemRng
 from tidelog.log import Log
 from tidelog.server.api.handlers import api_00_produce, api_03_metadata, api_35_describe_log_dirs
 from tidelog.server.api.request_context import RequestContext
-from tidelog.server.broker.broker import BrokerListener
+from tidelog.server.broker.listeners import BrokerListener
 from tidelog.server.node import Node
 from tidelog.server.replication.partition import Partition
 from tidelog.server.settings.config import NodeConfig
@@ -219,9 +219,9 @@ def test_a_directory_that_fails_takes_its_partitions_along_and_no_others(
         if how == "write":
             assert await produce(node, "flights", index, b"lost") == Code.KAFKA_STORAGE_ERROR
         elif how == "read":
-            node.broker.on_read_error(node.broker.partition("flights", index))
+            node.broker.failures.on_read_error(node.broker.partition("flights", index))
         else:
-            node.broker.on_suspicion(held)
+            node.broker.failures.on_suspicion(held)
         await settle()
         assert held.failure is not None
         assert not node.failure.done()

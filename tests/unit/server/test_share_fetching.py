@@ -308,7 +308,7 @@ def test_a_member_is_told_who_leads_when_the_leadership_ends() -> None:
         await member.acquire()
         waiting = asyncio.ensure_future(member.fetch(max_wait_ms=30_000))
         await until(lambda: node.share_fetching.sessions.find("g", "m").on_due)  # type: ignore[union-attr]
-        node.broker.stop_serving(node.led())
+        node.broker.hosted.stop_serving(node.led())
         answer = await waiting
         row = row_of(answer)
         assert row.error_code == Code.NOT_LEADER_OR_FOLLOWER

@@ -162,7 +162,7 @@ class FetchReading:
             return None
         except InvariantBrokenError as error:
             if partition is not None:
-                broker.on_bug(partition, error)
+                broker.failures.on_bug(partition, error)
             raise
         except KafkaError as error:
             self.must_answer = True

@@ -59,7 +59,7 @@ async def delete_records(
         try:
             await node.files.served.delete_segments(partition)
         except DiskError as error:  # the records are gone all the same
-            node.broker.on_disk_error(partition, error)
+            node.broker.failures.on_disk_error(partition, error)
     for index, one in enumerate(wanted):
         outcome = outcomes[index]
         if not isinstance(outcome, KafkaError):
@@ -93,7 +93,7 @@ def _move_log_start(node: DataApi, one: RecordsToDelete, moved: list[Partition])
     try:
         log_start_offset = partition.delete_records(one.before_offset)
     except DiskError as error:
-        node.broker.on_disk_error(partition, error)
+        node.broker.failures.on_disk_error(partition, error)
         raise refusal(Code.KAFKA_STORAGE_ERROR, f"{partition.topic_partition}: {error}") from error
     if log_start_offset != before:
         moved.append(partition)

@@ -19,14 +19,11 @@ from uuid import UUID
 
 from tidelog.base.errors import (
     Code,
-    CorruptLogError,
-    DiskError,
-    InvariantBrokenError,
     LostLogError,
     TidelogError,
     refusal,
 )
-from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.base.ids import BrokerId, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor
 from tidelog.controller.lost_replicas import lost_replicas
@@ -37,6 +34,9 @@ from tidelog.metadata.image import MetadataView
 from tidelog.replica import FollowerReplica, FollowerSettings, LeaderReplica, ReplicationSettings
 from tidelog.server.broker.applied_offset import AppliedOffset
 from tidelog.server.broker.assignments import Assigned, assigned, is_held, taken_away
+from tidelog.server.broker.hosted_partitions import HostedPartitions
+from tidelog.server.broker.listeners import BrokerListener, BrokerListeners
+from tidelog.server.broker.partition_failures import PartitionFailures
 from tidelog.server.broker.replica_log_dir_mover import ReplicaLogDirMover
 from tidelog.server.broker.stop_orders import StopOrders
 from tidelog.server.replication.follower_driver import BACKOFF_FIRST_MS, FollowerDriver
@@ -44,8 +44,6 @@ from tidelog.server.replication.leader_driver import LeaderDriver
 from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.replication import Replicated, Replication
 from tidelog.server.storage.checkpoints import Replica
-from tidelog.server.storage.disk_health import is_full
-from tidelog.server.storage.log_dir import LogDir
 from tidelog.server.storage.log_dir_assignment import WantedLog
 from tidelog.server.storage.log_files import LogFiles
 from tidelog.server.tasks import Tasks
@@ -91,22 +89,6 @@ def next_run(waiting: deque[Committed]) -> Committed:
     return Committed(tuple(records), end_offset, first.from_snapshot)
 
 
-class BrokerListener:
-    """Listens to the events of a broker, on the loop; each overrides what it needs."""
-
-    def on_leadership_changed(self, partition: Partition) -> None:
-        """The broker began or ceased to lead a partition; the image does not say so yet."""
-
-    def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """A run of committed records changed this; the image is about to be published."""
-
-    def on_moved(self, partition: Partition) -> None:
-        """The log of a partition lies in another log directory from now on."""
-
-    def on_directory_failed(self) -> None:
-        """What lies in one of the log directories is offline until the next start."""
-
-
 class Broker:
     """The replicas of one node, and the image that its answers are read from.
 
@@ -135,8 +117,12 @@ class Broker:
         self._next_image: MetadataImage | None = None  # while it is being applied
         self.incarnation_id = incarnation_id
         self.tasks = tasks.branch("broker")
-        self._listeners: list[BrokerListener] = []
         self._files = files
+        self._listeners = BrokerListeners()
+        self.hosted = HostedPartitions(files, self._listeners)
+        self.failures = PartitionFailures(
+            self.hosted, files, self._listeners, executor=executor, tasks=self.tasks, on_failed=on_failed
+        )
         self.moves = ReplicaLogDirMover(self, files, clock=clock, executor=executor)
         self.replication = new_replication(self)
         self.stops = StopOrders(self, files, executor)
@@ -148,11 +134,6 @@ class Broker:
         self._clock = clock
         self._executor = executor
         self._on_failed = on_failed
-        self._by_name: dict[tuple[str, int], Partition] = {}
-        self._by_id: dict[tuple[TopicId, int], Partition] = {}
-        self._offline: dict[TopicPartition, str] = {}
-        self._probed: set[LogDir] = set()
-        self._probes = self.tasks.branch("probes of directories")
         self._committed: deque[Committed] = deque()
         self._applying: asyncio.Task[None] | None = None
         self.image_lock = asyncio.Lock()  # held while one image follows another
@@ -165,7 +146,7 @@ class Broker:
 
     def add_listener(self, listener: BrokerListener) -> None:
         """Add a listener. It is called after those that were added before."""
-        self._listeners.append(listener)
+        self._listeners.add(listener)
 
     # What clients ask.
 
@@ -176,14 +157,14 @@ class Broker:
             KafkaError: KAFKA_STORAGE_ERROR while it is offline; NOT_LEADER_OR_FOLLOWER if another broker has it;
                 UNKNOWN_TOPIC_OR_PARTITION if none has.
         """
-        found = self._by_name.get((topic, index))
+        found = self.hosted.by_name.get((topic, index))
         if found is None:
             raise self._missing(TopicPartition(topic, PartitionIndex(index)))
         return found
 
     def partition_by_id(self, topic_id: TopicId, index: int) -> Partition:
         """As `partition`. Raises UNKNOWN_TOPIC_ID where the id names no topic."""
-        found = self._by_id.get((topic_id, index))
+        found = self.hosted.by_id.get((topic_id, index))
         if found is None:
             topic = self.image.topic_by_id(topic_id)
             if topic is None:
@@ -197,23 +178,23 @@ class Broker:
 
     @property
     def partitions(self) -> list[Partition]:
-        return list(self._by_name.values())
+        return list(self.hosted.by_name.values())
 
     def replica_of(self, topic_partition: TopicPartition) -> Partition | None:
         """The replica of a partition here, whatever it does, once its log is open."""
-        return self._by_name.get(topic_partition)
+        return self.hosted.by_name.get(topic_partition)
 
     def is_offline(self, topic: str, index: int) -> bool:
         """Whether the replica that this broker should have cannot be served, because of its disk or a bug."""
-        return bool(self._offline) and (topic, index) in self._offline
+        return bool(self.hosted.offline) and (topic, index) in self.hosted.offline
 
     @property
     def offline_partitions(self) -> list[TopicPartition]:
         """Those whose logs failed, until this node is started again."""
-        return list(self._offline)
+        return list(self.hosted.offline)
 
     def _missing(self, topic_partition: TopicPartition) -> TidelogError:
-        reason = self._offline.get(topic_partition)
+        reason = self.hosted.offline.get(topic_partition)
         if reason is not None:
             return refusal(
                 Code.KAFKA_STORAGE_ERROR, f"{topic_partition} is offline until this node is restarted: {reason}"
@@ -253,58 +234,13 @@ class Broker:
             self._files.deletions.removed.clear()
         self._files.deletions.remove_marked_later()
 
-    def on_disk_error(self, partition: Partition, error: DiskError) -> None:
-        """The disk failed under a partition: it goes offline, and the others serve on.
-
-        One that was deleted meanwhile is nobody's any more, though another may have its name.
-        """
-        if self._by_id.get((partition.topic_id, partition.topic_partition.partition)) is not partition:
-            return
-        held = self._files.directory_of(partition.topic_partition)
-        if held is not None and is_full(error) and partition.log.segments.failure is None:
-            held.health.on_full()  # nothing was changed: what is there is served, and the next append may find room
-            return
-        self._take_offline(partition.topic_partition, str(error))
-        if held is not None:
-            self.on_suspicion(held)
-
-    def has_room(self, partition: Partition) -> bool:
-        """Whether the disk under a partition is not known to be full."""
-        held = self._files.directory_of(partition.topic_partition)
-        return held is None or not held.health.is_known_full
-
-    def on_read_error(self, partition: Partition) -> None:
-        """Some place could not be read, which was refused. Whether it is more than that place, the disk is asked."""
-        held = self._files.directory_of(partition.topic_partition)
-        if held is not None:
-            self.on_suspicion(held)
-
-    def on_suspicion(self, directory: LogDir) -> None:
-        """The disk refused something: probe it off the loop, to learn whether it still works at all."""
-        if directory.failure is None and directory not in self._probed:
-            self._probed.add(directory)
-            self._probes.start(self._probe(directory))
-
-    def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None:
-        """The log of a follower cannot be written any more, or not for want of room."""
-        if isinstance(error, DiskError):
-            self.on_disk_error(partition, error)
-        elif self._by_id.get((partition.topic_id, partition.topic_partition.partition)) is partition:
-            self._take_offline(partition.topic_partition, str(error))
-
-    def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
-        """What must hold of a partition does not: it stops, before it does more harm."""
-        if self._by_id.get((partition.topic_id, partition.topic_partition.partition)) is partition:
-            self._take_offline(partition.topic_partition, f"a bug in Tidelog: {error}")
-
     def on_log_truncating(self, replica: Replica, end_offset: Offset) -> None:
         """The log of a follower is about to be truncated."""
         self.moves.note_truncation(replica, end_offset)
 
     def on_moved(self, partition: Partition) -> None:
         """The log of a partition lies in another directory from now on."""
-        for listener in self._listeners:
-            listener.on_moved(partition)
+        self._listeners.on_moved(partition)
 
     # What to do about it.
 
@@ -318,10 +254,7 @@ class Broker:
         except Exception as error:
             # Without the metadata this broker would answer from the past, for ever. It must not.
             logger.critical("the committed metadata cannot be applied; this broker serves nothing more", exc_info=True)
-            for partition in self.partitions:
-                self.stop_serving(partition)
-            self._by_name.clear()
-            self._by_id.clear()
+            self.hosted.remove_all()
             self._on_failed(f"the committed metadata cannot be applied: {error}")
         finally:
             self._applying = None
@@ -355,8 +288,7 @@ class Broker:
         if delta.changed_brokers:
             for partition in self.partitions:
                 partition.role.on_brokers(self.replication.active_brokers)
-        for listener in self._listeners:
-            listener.on_image_changed(delta, image)
+        self._listeners.on_image_changed(delta, image)
         self.image, self._next_image = image, None
         self._publish(committed.end_offset)
 
@@ -369,7 +301,7 @@ class Broker:
         """Open the logs that are not open yet. Before the metadata tells of the registration of this process none is
         made: it may be one that lay here, or its topic may be gone since.
         """
-        missing = [a for a in ours if (a.topic_id, a.topic_partition.partition) not in self._by_id]
+        missing = [a for a in ours if (a.topic_id, a.topic_partition.partition) not in self.hosted.by_id]
         if not missing:
             return
         failed_count = 0
@@ -392,7 +324,7 @@ class Broker:
                 added.append(self._add(one, opened))
                 continue
             failed_count += 1
-            self._take_offline(one.topic_partition, reason, is_alone=failed_count <= LOGGED_MAX)
+            self.hosted.take_offline(one.topic_partition, reason, is_alone=failed_count <= LOGGED_MAX)
         if failed_count > LOGGED_MAX:
             logger.error("%d partitions are offline; the first %d were named", failed_count, LOGGED_MAX)
         if len(self.lost) > LOGGED_MAX:
@@ -499,7 +431,7 @@ class Broker:
         to_lead: list[tuple[Assigned, Partition]] = []
         to_follow: list[tuple[Assigned, Partition]] = []
         async for one in in_turns(ours):
-            partition = self._by_id.get((one.topic_id, one.topic_partition.partition))
+            partition = self.hosted.by_id.get((one.topic_id, one.topic_partition.partition))
             if partition is None:
                 continue
             leads = one.state.leader == self.broker_id
@@ -511,11 +443,11 @@ class Broker:
             )
             role, wanted = partition.role, LeaderDriver if leads else FollowerDriver
             if not self._is_registered or self.stops.is_stopped(partition):
-                self.stop_serving(partition, one.state.leader_epoch)
+                self.hosted.stop_serving(partition, one.state.leader_epoch)
             elif role.leader_epoch == one.state.leader_epoch and isinstance(role, wanted):
                 role.on_state(one.state)
             else:
-                self.stop_serving(partition, one.state.leader_epoch)
+                self.hosted.stop_serving(partition, one.state.leader_epoch)
                 await self._cut_off(partition)
                 (to_lead if leads else to_follow).append((one, partition))
         if to_lead:
@@ -526,8 +458,7 @@ class Broker:
 
     def _may_serve(self, partition: Partition) -> bool:
         """Whether it is still here, and was not told to stop."""
-        here = self._by_id.get((partition.topic_id, partition.topic_partition.partition))
-        return here is partition and not self.stops.is_stopped(partition)
+        return self.hosted.is_here(partition) and not self.stops.is_stopped(partition)
 
     def _follow(self, one: Assigned, partition: Partition) -> None:
         machine = FollowerReplica(
@@ -554,7 +485,7 @@ class Broker:
             if not self._may_serve(partition):
                 continue  # meanwhile its directory failed, or it was told to stop
             if error is not None:
-                self._take_offline(one.topic_partition, str(error))
+                self.hosted.take_offline(one.topic_partition, str(error))
                 continue
             replica = LeaderReplica(
                 one.topic_partition,
@@ -568,7 +499,7 @@ class Broker:
             )
             replica.on_brokers(self.replication.active_brokers)
             partition.lead(replica)
-            self._notify_leadership_changed(partition)
+            self._listeners.on_leadership_changed(partition)
 
     def _add(self, one: Assigned, log: Log) -> Partition:
         partition = Partition(
@@ -578,52 +509,14 @@ class Broker:
             high_watermark=self._files.high_watermark(one.topic_partition),
             host=self.replication,
         )
-        self._offline.pop(one.topic_partition, None)
-        self._by_name[one.topic_partition] = partition
-        self._by_id[one.topic_id, one.topic_partition.partition] = partition
+        self.hosted.add(partition)
         self.moves.resume(partition)
         return partition
 
     def _forget(self, topic_partition: TopicPartition, topic_id: TopicId) -> Partition | None:
         """There is no replica here any more: stop serving at once. Returns what is stopped."""
-        self._offline.pop(topic_partition, None)
         self.lost.pop((topic_id, topic_partition.partition), None)
-        partition = self._by_id.pop((topic_id, topic_partition.partition), None)
-        if partition is None:
-            return None
-        if self._by_name.get(topic_partition) is partition:
-            del self._by_name[topic_partition]
-        self.stop_serving(partition)
-        return partition
-
-    async def _probe(self, directory: LogDir) -> None:
-        try:
-            refused = await self._executor.run(directory.health.probe)
-        finally:
-            self._probed.discard(directory)
-        if refused is not None and directory.failure is None:
-            self._fail_directory(directory, str(refused))
-
-    def _fail_directory(self, directory: LogDir, reason: str) -> None:
-        """All that lies in it goes offline. The rest serves on, unless the metadata log was there or none is left."""
-        self._files.on_directory_failed(directory, reason)
-        for topic_partition in list(directory.logs):
-            if topic_partition in self._by_name:
-                self._take_offline(topic_partition, f"log directory {directory.path} failed: {reason}", is_alone=False)
-        for listener in self._listeners:
-            listener.on_directory_failed()
-        if self._files.must_stop:
-            self._on_failed(f"log directory {directory.path} failed: {reason}")
-
-    def _take_offline(self, topic_partition: TopicPartition, reason: str, *, is_alone: bool = True) -> None:
-        if is_alone and self._offline.get(topic_partition) != reason:
-            logger.error("%s goes offline: %s", topic_partition, reason)
-        self._offline[topic_partition] = reason
-        self._files.on_failed(topic_partition)
-        partition = self._by_name.pop(topic_partition, None)
-        if partition is not None:
-            del self._by_id[partition.topic_id, topic_partition.partition]
-            self.stop_serving(partition)
+        return self.hosted.remove(topic_partition, topic_id)
 
     def _publish(self, end_offset: Offset) -> None:
         last_offset = self.image.last_offset
@@ -637,23 +530,12 @@ class Broker:
         self._applied.on_stopped()
         await self.stops.stop()
         await self.moves.stop()
-        await self._probes.end()
+        await self.failures.stop()
         partitions = self.partitions
         for partition in partitions:
-            self.stop_serving(partition)
+            self.hosted.stop_serving(partition)
         await self.replication.stop()
         await self._cut_off(*partitions)
-
-    def stop_serving(self, partition: Partition, leader_epoch: LeaderEpoch | None = None) -> None:
-        """It neither leads nor follows here until it is given a role again."""
-        has_led = partition.replica is not None
-        partition.stop(leader_epoch)
-        if has_led:
-            self._notify_leadership_changed(partition)
-
-    def _notify_leadership_changed(self, partition: Partition) -> None:
-        for listener in self._listeners:
-            listener.on_leadership_changed(partition)
 
 
 def _log_what_is_left(one: Assigned, partition: Partition) -> None:

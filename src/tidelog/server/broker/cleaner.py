@@ -173,7 +173,7 @@ class Cleaner:
             async with partition.log_lock:
                 await self._off_the_loop(partial(partition.log.maybe_flush, now_ms))
         except DiskError as error:
-            self._broker.on_disk_error(partition, error)
+            self._broker.failures.on_disk_error(partition, error)
 
     def _may_clean(self, partition: Partition) -> bool:
         topic_partition = partition.topic_partition
@@ -236,7 +236,7 @@ class Cleaner:
             if not log.compaction.complete(ready):
                 return False
         except DiskError as error:
-            self._broker.on_disk_error(partition, error)
+            self._broker.failures.on_disk_error(partition, error)
             return False
         await self._off_the_loop(log.compaction.sync_names)
         await self._off_the_loop(log.segments.remove_deleted_files)
@@ -250,7 +250,7 @@ class Cleaner:
         try:
             partition.log.compaction.withdraw()
         except DiskError as error:
-            self._broker.on_disk_error(partition, error)
+            self._broker.failures.on_disk_error(partition, error)
 
     # What came of it.
 

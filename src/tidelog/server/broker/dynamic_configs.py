@@ -17,7 +17,8 @@ from tidelog.metadata.configs import TABLE, BrokerSettings, Scope, without_effec
 from tidelog.metadata.configs import broker as keys
 from tidelog.metadata.configs.min_insync import MIN_INSYNC
 from tidelog.replica import ReplicationSettings
-from tidelog.server.broker.broker import Broker, BrokerListener
+from tidelog.server.broker.broker import Broker
+from tidelog.server.broker.listeners import BrokerListener
 from tidelog.server.settings.in_force import FollowsSettings, SettingsInForce
 
 logger = logging.getLogger("tidelog.server.dynamic_configs")

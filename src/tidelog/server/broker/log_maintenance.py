@@ -13,6 +13,7 @@ from typing import Protocol
 
 from tidelog.base.errors import DiskError
 from tidelog.base.ports import Clock, Executor
+from tidelog.server.broker.partition_failures import PartitionFailures
 from tidelog.server.replication.partition import Partition
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.storage.checkpoints import Checkpoints
@@ -34,9 +35,8 @@ class Hosted(Protocol):
     @property
     def partitions(self) -> list[Partition]: ...
 
-    def on_disk_error(self, partition: Partition, error: DiskError) -> None: ...
-
-    def on_suspicion(self, directory: LogDir) -> None: ...
+    @property
+    def failures(self) -> PartitionFailures: ...
 
 
 class LogMaintenance:
@@ -89,7 +89,7 @@ class LogMaintenance:
                 log_dir.health.on_full()
             else:
                 logger.error("%s", error)
-                self._hosted.on_suspicion(log_dir)
+                self._hosted.failures.on_suspicion(log_dir)
 
     async def _flush(self, partitions: list[Partition], now_ms: int) -> None:
         async for partition in in_turns(partitions):
@@ -99,7 +99,7 @@ class LogMaintenance:
                     async with partition.log_lock:
                         await self._executor.run(partial(partition.log.maybe_flush, now_ms))
                 except DiskError as error:
-                    self._hosted.on_disk_error(partition, error)
+                    self._hosted.failures.on_disk_error(partition, error)
 
     async def _retain(self, partitions: list[Partition]) -> None:
         """Delete old segments, never beyond the high watermark (rule 11).
@@ -116,20 +116,20 @@ class LogMaintenance:
                 if self._move_log_start(each):
                     moved.setdefault(log_dir, []).append(each)
             except DiskError as error:
-                self._hosted.on_disk_error(each, error)
+                self._hosted.failures.on_disk_error(each, error)
         for log_dir, its in moved.items():
             try:
                 await self._executor.run(partial(log_dir.checkpoints.write_recovery_points, partitions))
             except DiskError as error:
                 logger.error("%s: old segments stay: %s", log_dir.path, error)
-                self._hosted.on_suspicion(log_dir)
+                self._hosted.failures.on_suspicion(log_dir)
                 continue
             for each in its:
                 async with each.log_lock:
                     try:
                         count = each.log.delete_segments_before(log_dir.checkpoints.noted_log_start(each.log))
                     except DiskError as error:
-                        self._hosted.on_disk_error(each, error)
+                        self._hosted.failures.on_disk_error(each, error)
                         continue
                     if count:
                         start = each.log.log_start_offset

@@ -25,6 +25,7 @@ from tidelog.base.ids import Offset, TopicPartition
 from tidelog.log import Log, NotCachedError, StaleSliceError
 from tidelog.log.files.future_mark import FutureMark
 from tidelog.log.future_log import TAKEN_AT_ONCE_BYTES, FutureLog
+from tidelog.server.broker.partition_failures import PartitionFailures
 from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.replication_throttles import Throttle
 from tidelog.server.storage.disk_health import is_full
@@ -61,11 +62,8 @@ class Mover(Protocol):
 
     def is_offline(self, topic: str, index: int) -> bool: ...
 
-    def on_disk_error(self, partition: Partition, error: DiskError) -> None: ...
-
-    def on_read_error(self, partition: Partition) -> None: ...
-
-    def on_suspicion(self, directory: LogDir) -> None: ...
+    @property
+    def failures(self) -> PartitionFailures: ...
 
     def on_moved(self, partition: Partition) -> None: ...
 
@@ -157,9 +155,9 @@ class ReplicaLogDirMove:
         self.error = error
         logger.error("%s is not moved to %s: %s", self.partition.topic_partition, self.target.path, error)
         if isinstance(error, DiskError):
-            self._moves.broker.on_suspicion(self.target)
+            self._moves.broker.failures.on_suspicion(self.target)
             if self._is_ours:
-                self._moves.broker.on_read_error(self.partition)
+                self._moves.broker.failures.on_read_error(self.partition)
 
     async def _leave(self) -> None:
         """Whatever happens meanwhile."""
@@ -311,7 +309,7 @@ class ReplicaLogDirMove:
             try:
                 await self._complete()
             except DiskError as error:
-                moves.broker.on_disk_error(partition, error)
+                moves.broker.failures.on_disk_error(partition, error)
                 raise
         moves.broker.on_moved(partition)
         await self._remove_former(former)
@@ -351,7 +349,7 @@ class ReplicaLogDirMove:
             self._moves.files.deletions.remove_marked_later()
         except DiskError as error:
             logger.error("%s: the log in %s stays behind: %s", topic_partition, former.path, error)
-            self._moves.broker.on_suspicion(former)
+            self._moves.broker.failures.on_suspicion(former)
 
 
 def _complete(partition: Partition, target: LogDir) -> None:

@@ -13,18 +13,17 @@ import asyncio
 import logging
 from collections.abc import Collection
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from tidelog.base.ids import LeaderEpoch, TopicId, TopicPartition
+from tidelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from tidelog.base.ports import Executor
 from tidelog.metadata import MetadataImage
 from tidelog.replica import HeldReplica, ReplicaId, StopOrder, StoppedReplicas
 from tidelog.server.broker.assignments import Assigned
+from tidelog.server.broker.hosted_partitions import HostedPartitions
+from tidelog.server.replication.partition import Partition
 from tidelog.server.storage.log_files import LogFiles
-
-if TYPE_CHECKING:
-    from tidelog.server.broker.broker import Broker
-    from tidelog.server.replication.partition import Partition
+from tidelog.server.tasks import Tasks
 
 logger = logging.getLogger("tidelog.server.broker")
 
@@ -32,14 +31,38 @@ STOPPED_SECONDS_MAX = 60.0
 """So long a replica waits for the metadata that an order follows from. Whom none reaches in that time is fenced."""
 
 
+class RoleGiver(Protocol):
+    """Whoever gives the replicas here their roles (the broker)."""
+
+    @property
+    def broker_id(self) -> BrokerId: ...
+
+    @property
+    def tasks(self) -> Tasks: ...
+
+    @property
+    def hosted(self) -> HostedPartitions: ...
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+    @property
+    def image_lock(self) -> asyncio.Lock: ...
+
+    async def take_roles(self, ours: list[Assigned], image: MetadataImage) -> None: ...
+
+
 class StopOrders:
     """See the module.
+
+    Args:
+        broker: asked for nothing but its tasks and its id before the first image.
 
     Attributes:
         obeyed: orders that were; for whoever counts.
     """
 
-    def __init__(self, broker: Broker, files: LogFiles, executor: Executor) -> None:
+    def __init__(self, broker: RoleGiver, files: LogFiles, executor: Executor) -> None:
         self.obeyed = 0
         self._broker = broker
         self._files = files
@@ -67,11 +90,11 @@ class StopOrders:
         Raises:
             KafkaError: something newer has overtaken it; see `check_stop_order`.
         """
-        partition = self._broker.replica_of(order.topic_partition)
+        partition = self._broker.hosted.by_name.get(order.topic_partition)
         if partition is None:
             async with self._broker.image_lock:
                 # The image that was applied meanwhile may have brought the replica, and given it a role.
-                partition = self._broker.replica_of(order.topic_partition)
+                partition = self._broker.hosted.by_name.get(order.topic_partition)
                 if partition is None:
                     await self._obey_about_stray(order)
                     return
@@ -79,7 +102,7 @@ class StopOrders:
         self.obeyed += 1
         if self._process_ready():
             logger.info("%s is served here no more: the controller says so", order.topic_partition)
-            self._broker.stop_serving(partition)
+            self._broker.hosted.stop_serving(partition)
             replica = ReplicaId(partition.topic_id, order.topic_partition.partition)
             self._wait_for_metadata(replica)
         if self._resumed:

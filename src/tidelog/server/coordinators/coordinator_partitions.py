@@ -23,7 +23,8 @@ from tidelog.coordinator.memory import CoordinatorMemory
 from tidelog.log.producer_state import ProducerStates
 from tidelog.metadata.configs import ConfigValues, broker_values
 from tidelog.net.backoff import Backoff
-from tidelog.server.broker.broker import Broker, BrokerListener
+from tidelog.server.broker.broker import Broker
+from tidelog.server.broker.listeners import BrokerListener
 from tidelog.server.coordinators.coordinator_partition import (
     Command,
     CoordinatorHost,
@@ -77,9 +78,9 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
             clock,
             executor,
             loading=asyncio.Lock(),
-            has_room=broker.has_room,
-            on_disk_error=broker.on_disk_error,
-            on_bug=broker.on_bug,
+            has_room=broker.failures.has_room,
+            on_disk_error=broker.failures.on_disk_error,
+            on_bug=broker.failures.on_bug,
             on_refused=self._on_role,  # as if it began anew
             send_to_leader=send_to_leader,
             backoff=Backoff(SEND_BACKOFF_MS, SEND_BACKOFF_MS_MAX, rng),

@@ -34,7 +34,8 @@ from tidelog.base.ids import BrokerEpoch, ClusterId, Offset
 from tidelog.base.ports import Rng
 from tidelog.metadata import MetadataDelta, MetadataImage, RegisteredEndpoint
 from tidelog.metadata.features import own_features, unsupported
-from tidelog.server.broker.broker import Broker, BrokerListener
+from tidelog.server.broker.broker import Broker
+from tidelog.server.broker.listeners import BrokerListener
 from tidelog.server.membership.controller_channel import ControllerChannel
 from tidelog.server.membership.directory_assignments import DirectoryAssignments
 from tidelog.server.settings.config import NodeConfig

@@ -24,7 +24,7 @@ from tidelog.base.ids import BrokerId, LeaderEpoch
 from tidelog.controller import QuorumControllers
 from tidelog.metadata import ControllerImage, MetadataDelta, MetadataImage, RegisteredEndpoint
 from tidelog.metadata.features import knows_controllers, own_features
-from tidelog.server.broker.broker import BrokerListener
+from tidelog.server.broker.listeners import BrokerListener
 from tidelog.server.membership.controller_channel import ControllerChannel
 from tidelog.server.quorum.controller import ControllerListener
 from tidelog.server.quorum.metadata_quorum import MetadataQuorum

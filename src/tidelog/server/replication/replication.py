@@ -40,6 +40,16 @@ CONNECT_BACKOFF_FIRST_MS = 20
 CONNECT_BACKOFF_LONGEST_MS = 1_000
 
 
+class Failures(Protocol):
+    """What the broker does about a partition that fails."""
+
+    def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None: ...
+
+    def on_read_error(self, partition: Partition) -> None: ...
+
+    def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None: ...
+
+
 class Replicated(Protocol):
     """The broker."""
 
@@ -49,11 +59,8 @@ class Replicated(Protocol):
     @property
     def partitions(self) -> list[Partition]: ...
 
-    def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None: ...
-
-    def on_read_error(self, partition: Partition) -> None: ...
-
-    def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None: ...
+    @property
+    def failures(self) -> Failures: ...
 
     def on_log_truncating(self, replica: Replica, end_offset: Offset) -> None:
         """A log is about to be truncated."""
@@ -237,12 +244,12 @@ class Replication:
 
     def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None:
         """A log cannot be written any more, or has no room."""
-        self._broker.on_log_failed(partition, error)
+        self._broker.failures.on_log_failed(partition, error)
 
     def on_read_error(self, partition: Partition) -> None:
         """Some place in a log could not be read."""
-        self._broker.on_read_error(partition)
+        self._broker.failures.on_read_error(partition)
 
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
         """What must hold of a partition does not."""
-        self._broker.on_bug(partition, error)
+        self._broker.failures.on_bug(partition, error)

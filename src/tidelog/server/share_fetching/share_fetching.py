@@ -18,7 +18,8 @@ from tidelog.base.ports import Clock
 from tidelog.metadata import ResourceType
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.metadata.configs.share_groups import GROUP_SHARE_MAX_SHARE_SESSIONS
-from tidelog.server.broker.broker import Broker, BrokerListener
+from tidelog.server.broker.broker import Broker
+from tidelog.server.broker.listeners import BrokerListener
 from tidelog.server.replication.deadlines import ReplicationDeadlines
 from tidelog.server.replication.partition import Partition
 from tidelog.server.settings.in_force import SettingsInForce

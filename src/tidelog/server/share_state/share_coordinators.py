@@ -243,7 +243,7 @@ class ShareCoordinators(CoordinatorPartitions["ShareCoordinator"]):
             try:
                 await self._log_starts.delete_segments(one.partition)
             except DiskError as error:  # the records are gone all the same
-                self._broker.on_disk_error(one.partition, error)
+                self._broker.failures.on_disk_error(one.partition, error)
 
     def _move_log_start(self, one: CoordinatorPartition[ShareCoordinator]) -> bool:
         """Returns whether there is something to delete."""
@@ -259,7 +259,7 @@ class ShareCoordinators(CoordinatorPartitions["ShareCoordinator"]):
         except KafkaError as error:  # another leads by now, or soon
             self._kind.logger.debug("%s is not pruned: %s", partition.topic_partition, error)
         except DiskError as error:
-            self._broker.on_disk_error(partition, error)
+            self._broker.failures.on_disk_error(partition, error)
         return False
 
 

@@ -71,10 +71,10 @@ class MarkerWriter:
         try:
             end_offset = partition.append_marker(marker, now_ms=self._clock.wall_ms())
         except DiskError as error:
-            self._broker.on_disk_error(partition, error)
+            self._broker.failures.on_disk_error(partition, error)
             raise refusal(Code.KAFKA_STORAGE_ERROR, str(error)) from error
         except InvariantBrokenError as error:
-            self._broker.on_bug(partition, error)
+            self._broker.failures.on_bug(partition, error)
             raise
         if end_offset > partition.high_watermark:
             code = await partition.committed(end_offset, TIMEOUT_MS)

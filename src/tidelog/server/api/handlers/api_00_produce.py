@@ -278,7 +278,7 @@ async def _answer_when_safe(
         try:
             await node.files.served.flush(partition)
         except DiskError as error:
-            node.broker.on_disk_error(partition, error)
+            node.broker.failures.on_disk_error(partition, error)
             row.error_code, row.base_offset, row.error_message = Code.KAFKA_STORAGE_ERROR, -1, str(error)
     for committed, topic, row in owed.uncommitted:
         code = await committed
@@ -337,10 +337,10 @@ def _append(
             owed.wrong_leader.append((topic, answer))
         return answer
     except InvariantBrokenError as error:
-        node.broker.on_bug(partition, error)
+        node.broker.failures.on_bug(partition, error)
         raise
     except DiskError as error:
-        node.broker.on_disk_error(partition, error)
+        node.broker.failures.on_disk_error(partition, error)
         return _refused(data.index, Code.KAFKA_STORAGE_ERROR, str(error))
     answer = PartitionProduceResponse(
         index=data.index,

@@ -48,7 +48,7 @@ async def handle(node: DataApi, request: DescribeLogDirsRequest, context: Reques
                 result.topics = await node.executor.compute(topics) if context.is_long else topics()
                 result.error_code = Code.NONE
             except DiskError:
-                node.broker.on_suspicion(directory)
+                node.broker.failures.on_suspicion(directory)
         results.append(result)
     return DescribeLogDirsResponse(results=results)
 
