@@ -691,7 +691,9 @@ def _copied(machine: TransactionCoordinator) -> TransactionCoordinator:
     journal.state, journal._journal = state, runtime
     journal._owed, journal._answers = dict(journal._owed), list(journal._answers)
     new._journal = journal
-    new._last_epochs, new._resuming = dict(new._last_epochs), dict(new._resuming)
+    begun = new._initializations = copy(new._initializations)
+    begun._last_epochs, begun._resuming = dict(begun._last_epochs), dict(begun._resuming)
+    new._expiry = copy(new._expiry)
     new._timeouts = _copied_deadlines(new._timeouts)
     markers = new._markers = copy(new._markers)
     markers._sends = dict(markers._sends)
@@ -748,8 +750,8 @@ def _canonical(part: Part) -> Hashable:
         part.owed,
         tuple(waiting),
         tuple(parked),
-        tuple(machine._last_epochs.items()),
-        tuple(machine._resuming.items()),
+        tuple(machine._initializations._last_epochs.items()),
+        tuple(machine._initializations._resuming.items()),
         NAME in machine._timeouts,
         frozenset(machine._markers._sends.values()),
         frozenset(machine._markers._unmarked.get(NAME, ())),

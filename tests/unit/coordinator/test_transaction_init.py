@@ -195,7 +195,7 @@ def test_a_producer_that_goes_on_aborts_what_it_has_open() -> None:
     second = world.taken(request, ProducerIdentity)
     marker_epoch = 1
     assert second == (first.producer_id, marker_epoch + 1)
-    assert not world.coordinator._resuming
+    assert not world.coordinator._initializations._resuming
     assert world.begun(first) == second
 
 

@@ -17,7 +17,7 @@ from support.fixtures.coordinated_transactions import (
 )
 from tidelog.base.errors import Code
 from tidelog.coordinator.transactions import TransactionSettings, TransactionState
-from tidelog.coordinator.transactions.coordinator import EXPIRY_STEP_MAX
+from tidelog.coordinator.transactions.expiry import EXPIRY_STEP_MAX
 from tidelog.coordinator.transactions.transaction import EPOCH_MAX
 from tidelog.journal import RequestId
 
@@ -198,12 +198,12 @@ def test_nothing_is_kept_of_an_id_that_was_forgotten() -> None:
     world.disconnect(RequestId(world.last_request))
     world.mark()
     coordinator = world.coordinator
-    assert coordinator._last_epochs
-    assert coordinator._resuming
+    assert coordinator._initializations._last_epochs
+    assert coordinator._initializations._resuming
     world.pass_ms(8 * DAY_MS)
     assert not coordinator.transactions
-    assert not coordinator._last_epochs
-    assert not coordinator._resuming
+    assert not coordinator._initializations._last_epochs
+    assert not coordinator._initializations._resuming
 
 
 def test_ids_are_looked_at_in_steps() -> None:

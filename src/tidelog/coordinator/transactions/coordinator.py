@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from tidelog.base.errors import Code, CorruptLogError, KafkaError, refusal
-from tidelog.base.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition
+from tidelog.base.ids import LeaderEpoch, Offset, ProducerEpoch, TopicPartition
 from tidelog.coordinator.deadlines import Deadlines
 from tidelog.coordinator.memory import CoordinatorMemory
 from tidelog.coordinator.transactions.checks import (
@@ -33,6 +33,8 @@ from tidelog.coordinator.transactions.checks import (
     is_known,
     wrong_state,
 )
+from tidelog.coordinator.transactions.expiry import Expiry
+from tidelog.coordinator.transactions.initializations import Initializations
 from tidelog.coordinator.transactions.markers import Markers
 from tidelog.coordinator.transactions.records import (
     FLEXIBLE_VALUE_VERSION,
@@ -43,7 +45,6 @@ from tidelog.coordinator.transactions.settings import TransactionSettings
 from tidelog.coordinator.transactions.state import PARTITION_BYTES, RecordedTransactions, size_bytes
 from tidelog.coordinator.transactions.transaction import (
     COMPLETE,
-    EXPIRABLE,
     PREPARED,
     Transaction,
     TransactionState,
@@ -53,15 +54,13 @@ from tidelog.coordinator.transactions.values import (
     InitProducer,
     ProducerIdentity,
     ProducerIdNeededError,
+    needed,
 )
 from tidelog.coordinator.transactions.waiting import WaitingRequest, WaitingRequests
 from tidelog.journal import CoordinatorJournal, CoordinatorReady, KeyValue, RequestId, SendId
 
 TRANSACTIONAL_ID_LENGTH_MAX = 8_191
 """In characters: a key holds 32,767 bytes at most."""
-
-EXPIRY_STEP_MAX = 5_000
-"""Ids looked at in one go, some milliseconds; others have their turn in between."""
 
 
 class TransactionFacts(NamedTuple):
@@ -103,13 +102,11 @@ class TransactionCoordinator:
         self._memory = CoordinatorMemory(sys.maxsize) if memory is None else memory
         self._journal = CoordinatorJournal(RecordedTransactions())
         self._coordinator_epoch = LeaderEpoch(0)
-        self._last_epochs: dict[str, ProducerEpoch] = {}  # before the latest bump by InitProducerId: for its retry
-        self._resuming: dict[str, ProducerIdentity] = {}  # had their own transaction aborted to begin again
+        self._initializations = Initializations()
         self._timeouts: Deadlines[str] = Deadlines()
         self._waiting = WaitingRequests(self._memory)
         self._markers = Markers()
-        self._expiry_due_ms: int | None = None
-        self._to_look_at: list[str] = []
+        self._expiry = Expiry(settings)
 
     @property
     def batch_size_bytes_max(self) -> int:
@@ -166,7 +163,7 @@ class TransactionCoordinator:
         self._journal.state.charge(self._memory)
         self._journal.become_active(leader_epoch, next_offset)
         self._coordinator_epoch = leader_epoch
-        self._expiry_due_ms = now_ms + self._settings.expiry_check_interval_ms
+        self._expiry.begin(now_ms)
         for transaction in list(self.transactions.values()):
             if transaction.state in PREPARED:
                 self._send_markers(transaction, wall_ms)
@@ -198,7 +195,7 @@ class TransactionCoordinator:
             if transaction is None:
                 begun = Transaction(
                     transactional_id=transactional_id,
-                    producer_id=_needed(request.fresh_producer_id),
+                    producer_id=needed(request.fresh_producer_id),
                     producer_epoch=ProducerEpoch(0),
                     timeout_ms=request.timeout_ms,
                     updated_ms=wall_ms,
@@ -212,42 +209,19 @@ class TransactionCoordinator:
                 if expected is not None:
                     if expected != identity_of(transaction):  # Kafka lets a fenced producer abort that of the newer one
                         raise fenced(transaction, expected)
-                    self._resuming[transactional_id] = expected
+                    self._initializations.on_own_abort(transactional_id, expected)
                 self._fence(transaction, wall_ms)
                 transaction = self.transactions[transactional_id]
             if transaction.state in PREPARED:
                 self._wait(transactional_id, request_id, init, now_ms)
                 return
-            self._init(request_id, request, transaction, wall_ms)
+            initialized = self._initializations.begun(request, transaction, wall_ms)
+            if initialized is None:
+                self._journal.answer(request_id, identity_of(transaction))  # its answer was lost
+            else:
+                self._write(initialized, request_id, identity_of(initialized))
 
         self._run(request_id, transactional_id, init, now_ms, wall_ms)
-
-    def _init(self, request_id: RequestId, request: InitProducer, transaction: Transaction, wall_ms: int) -> None:
-        transactional_id, expected = request.transactional_id, request.expected
-        producer_id, epoch = transaction.producer_id, transaction.producer_epoch
-        is_current = expected is None or epoch is None or expected == (producer_id, epoch)
-        if expected is not None and not is_current and not self._resumes(transaction, expected):
-            is_repeated = expected.producer_id in (producer_id, transaction.previous_producer_id)
-            if is_repeated and self._last_epochs.get(transactional_id) == expected.producer_epoch:
-                self._journal.answer(request_id, identity_of(transaction))  # its answer was lost
-                return
-            raise fenced(transaction, expected)
-        if transaction.is_epoch_exhausted:
-            producer_id, next_epoch = _needed(request.fresh_producer_id), ProducerEpoch(0)
-        else:
-            next_epoch = ProducerEpoch(0 if epoch is None else epoch + 1)
-        self._resuming.pop(transactional_id, None)
-        self._last_epochs.pop(transactional_id, None)
-        if expected is not None and epoch is not None:
-            self._last_epochs[transactional_id] = expected.producer_epoch
-        begun = transaction.initialized(producer_id, next_epoch, timeout_ms=request.timeout_ms, wall_ms=wall_ms)
-        self._write(begun, request_id, identity_of(begun))
-
-    def _resumes(self, transaction: Transaction, expected: ProducerIdentity) -> bool:
-        """Whether the abort that a producer asked for, to begin again, is all that came after its epoch."""
-        if self._resuming.get(transaction.transactional_id) != expected:
-            return False
-        return identity_of(transaction) == (expected.producer_id, expected.producer_epoch + 1)
 
     def on_add_partitions(
         self,
@@ -347,7 +321,7 @@ class TransactionCoordinator:
             )
         next_id = None
         if request.bumps_epoch and transaction.is_epoch_exhausted:
-            next_id = _needed(request.fresh_producer_id)
+            next_id = needed(request.fresh_producer_id)
         prepared = transaction.prepared(
             commits=request.commits,
             bumps_epoch=request.bumps_epoch,
@@ -375,7 +349,7 @@ class TransactionCoordinator:
             return
         if request.commits or is_repeated or not request.bumps_epoch:
             raise wrong_state(transaction, request.commits)
-        next_id = _needed(request.fresh_producer_id) if transaction.is_epoch_exhausted else None
+        next_id = needed(request.fresh_producer_id) if transaction.is_epoch_exhausted else None
         aborted = transaction.aborted_empty(
             client_version=request.client_version, next_producer_id=next_id, wall_ms=wall_ms
         )
@@ -482,14 +456,15 @@ class TransactionCoordinator:
                 self._fence(transaction, wall_ms)
         for waiting in self._waiting.take_due(now_ms):
             self._journal.answer_at_once(waiting.request_id, waiting.refusal)
-        if self._expiry_due_ms is not None and now_ms >= self._expiry_due_ms:
-            self._expire(now_ms, wall_ms)
+        if self._expiry.is_due(now_ms):
+            expired = self._expiry.take_expired(self.transactions, now_ms, wall_ms)
+            self._journal.write_in_parts(self._tombstones(expired))
 
     def next_deadline_ms(self) -> int | None:
         """When to call `on_time`, by the clock of `now_ms`; None while there is nothing to wait for."""
         if not self._journal.is_active:
             return None
-        due = (self._timeouts.next_ms(), self._waiting.next_deadline_ms(), self._expiry_due_ms)
+        due = (self._timeouts.next_ms(), self._waiting.next_deadline_ms(), self._expiry.due_ms)
         return min((one for one in due if one is not None), default=None)
 
     def take_ready(self) -> CoordinatorReady:
@@ -613,31 +588,7 @@ class TransactionCoordinator:
             f"({transaction.state.label}); try again",
         )
 
-    def _expire(self, now_ms: int, wall_ms: int) -> None:
-        if not self._to_look_at:
-            self._to_look_at = list(self.transactions)
-        oldest_ms = wall_ms - self._settings.expiration_ms
-        looked_at, self._to_look_at = self._to_look_at[:EXPIRY_STEP_MAX], self._to_look_at[EXPIRY_STEP_MAX:]
-        expired = [
-            one
-            for one in looked_at
-            if (found := self.transactions.get(one)) is not None and _is_expired(found, oldest_ms)
-        ]
-        self._journal.write_in_parts(self._tombstones(expired))
-        self._expiry_due_ms = now_ms if self._to_look_at else now_ms + self._settings.expiry_check_interval_ms
-
     def _tombstones(self, transactional_ids: Iterable[str]) -> Iterable[KeyValue]:
         for one in transactional_ids:
-            self._last_epochs.pop(one, None)
-            self._resuming.pop(one, None)
+            self._initializations.forget(one)
             yield transaction_key(one), None
-
-
-def _needed(fresh_producer_id: ProducerId | None) -> ProducerId:
-    if fresh_producer_id is None:
-        raise ProducerIdNeededError
-    return fresh_producer_id
-
-
-def _is_expired(transaction: Transaction, oldest_ms: int) -> bool:
-    return transaction.state in EXPIRABLE and transaction.updated_ms <= oldest_ms

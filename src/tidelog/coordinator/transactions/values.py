@@ -16,6 +16,13 @@ class ProducerIdNeededError(Exception):
     """
 
 
+def needed(fresh_producer_id: ProducerId | None) -> ProducerId:
+    """Raises ProducerIdNeededError: the request came without one."""
+    if fresh_producer_id is None:
+        raise ProducerIdNeededError
+    return fresh_producer_id
+
+
 class ProducerIdentity(NamedTuple):
     """A producer id and epoch, as they are answered."""
 
