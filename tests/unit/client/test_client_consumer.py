@@ -443,6 +443,8 @@ def test_a_truncation_of_a_paused_partition_is_told() -> None:
             consumer.assign([P0])
             consumer.seek(P0, 0)
             await read(consumer, 10)
+            while len(cluster.messages(ApiKey.FETCH)) < 2:
+                await asyncio.sleep(0)  # the next fetch waits at the end of the log, and is answered that it moved
             consumer.pause()
             log.truncate(6)
             log.elect()
