@@ -8,6 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
+from typing import Protocol
+
+from tidelog.base.errors import Code
+
+
+class DescribedGroupRow(Protocol):
+    """What a group is described by, whatever its kind."""
+
+    error_code: int
+    authorized_operations: int
 
 
 class AclOperation(IntEnum):
@@ -53,3 +63,10 @@ CLUSTER_OPERATIONS = _bits(
         *_CONFIGS,
     }
 )
+
+
+def authorize_groups(rows: Iterable[DescribedGroupRow]) -> None:
+    """Say of each group that has no error what one is authorized to do with it."""
+    for row in rows:
+        if row.error_code == Code.NONE:
+            row.authorized_operations = GROUP_OPERATIONS

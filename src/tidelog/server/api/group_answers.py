@@ -20,8 +20,8 @@ def when_answered(answer: object, respond: Callable[[Any], R]) -> R | Awaitable[
     return respond(answer)
 
 
-def when_all_answered(answers: Sequence[object], respond: Callable[[list[Any]], R]) -> R | Awaitable[R]:
-    """As `when_answered`, of several, in their order."""
+def when_all_answered(answers: Sequence[object], respond: Callable[[list[Any]], R | Awaitable[R]]) -> R | Awaitable[R]:
+    """As `when_answered`, of several, in their order; the response to many may itself be written later."""
     if any(isinstance(answer, asyncio.Future) for answer in answers):
         return _respond_to_all_later(answers, respond)
     return respond(list(answers))
@@ -31,10 +31,11 @@ async def _respond_later(answer: asyncio.Future[object], respond: Callable[[Any]
     return respond(await answer)
 
 
-async def _respond_to_all_later(answers: Sequence[object], respond: Callable[[list[Any]], R]) -> R:
+async def _respond_to_all_later(answers: Sequence[object], respond: Callable[[list[Any]], R | Awaitable[R]]) -> R:
     waiting = [answer for answer in answers if isinstance(answer, asyncio.Future)]
     await asyncio.gather(*waiting)  # cancelled together, should nobody want them any more
-    return respond([answer.result() if isinstance(answer, asyncio.Future) else answer for answer in answers])
+    response = respond([answer.result() if isinstance(answer, asyncio.Future) else answer for answer in answers])
+    return await response if isinstance(response, Awaitable) else response
 
 
 def consumer_groups_refused(image: MetadataImage) -> KafkaError | None:

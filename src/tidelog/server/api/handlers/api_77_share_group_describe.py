@@ -7,12 +7,13 @@ no error.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError, refusal
-from tidelog.server.api.authorized_operations import GROUP_OPERATIONS
+from tidelog.server.api.authorized_operations import authorize_groups
+from tidelog.server.api.group_answers import when_all_answered
 from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.api.share_answers import share_groups_refused
 from tidelog.wire.messages.api_77_share_group_describe import (
@@ -36,34 +37,16 @@ def handle(
     names = list(dict.fromkeys(request.group_ids))
     refused = share_groups_refused(node.image)
     answers = [refused or _answer(node, name) for name in names]
-    if any(isinstance(answer, asyncio.Future) for answer in answers):
-        return _respond_later(node, names, answers, request, context)
-    return _respond(node, names, answers, request, context)
-
-
-async def _respond_later(
-    node: GroupsApi,
-    names: list[str],
-    answers: list[object],
-    request: ShareGroupDescribeRequest,
-    context: RequestContext,
-) -> ShareGroupDescribeResponse:
-    waiting = [answer for answer in answers if isinstance(answer, asyncio.Future)]
-    await asyncio.gather(*waiting)  # cancelled together, should nobody want them any more
-    found = [answer.result() if isinstance(answer, asyncio.Future) else answer for answer in answers]
-    response = _respond(node, names, found, request, context)
-    return await response if isinstance(response, Awaitable) else response
+    return when_all_answered(answers, partial(_respond, node, names, request, context))
 
 
 def _respond(
-    node: GroupsApi, names: list[str], answers: list[Any], request: ShareGroupDescribeRequest, context: RequestContext
+    node: GroupsApi, names: list[str], request: ShareGroupDescribeRequest, context: RequestContext, answers: list[Any]
 ) -> ShareGroupDescribeResponse | Awaitable[ShareGroupDescribeResponse]:
     def described() -> ShareGroupDescribeResponse:
         rows = [_row(group_id, answer) for group_id, answer in zip(names, answers, strict=True)]
         if request.include_authorized_operations:
-            for row in rows:
-                if row.error_code == Code.NONE:
-                    row.authorized_operations = GROUP_OPERATIONS
+            authorize_groups(rows)
         return ShareGroupDescribeResponse(groups=rows)
 
     weight = sum(answer.weight for answer in answers if not isinstance(answer, KafkaError))
