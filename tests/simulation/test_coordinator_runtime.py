@@ -20,6 +20,7 @@ from tidelog.base.errors import Code, KafkaError, NetworkError, refusal
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.metadata.image import PartitionImage
 from tidelog.server.coordinators.coordinator_partition import Command
+from tidelog.server.coordinators.coordinator_partitions import CoordinatorNode
 from tidelog.server.node import Node
 from tidelog.sim.runs.cluster_views import hosted
 
@@ -55,12 +56,9 @@ class Registers:
         machine = self._stage.nodes[BrokerId(number)].machine
         self._at[number] = RegisterCoordinators(
             REGISTERS,
-            node.broker,
-            PROPERTIES,
-            clock=machine.clock,
-            executor=machine.executor,
-            rng=machine.new_rng(),
-            create_topics=node.create_topics,
+            CoordinatorNode(
+                node.broker, PROPERTIES, machine.clock, machine.executor, machine.new_rng(), node.create_topics
+            ),
             send_to_leader=partial(self.other.ask, number),
         )
 

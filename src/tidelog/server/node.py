@@ -28,6 +28,7 @@ from tidelog.server.broker.cleaner import Cleaner
 from tidelog.server.broker.dynamic_configs import DynamicConfigs, PartitionSettings
 from tidelog.server.broker.log_maintenance import LogMaintenance
 from tidelog.server.cluster_member import ClusterMember
+from tidelog.server.coordinators.coordinator_partitions import CoordinatorNode
 from tidelog.server.groups.group_coordinators import GroupCoordinators
 from tidelog.server.groups.share_group_positions import ShareGroupPositions
 from tidelog.server.membership.broker_lifecycle import BrokerLifecycle
@@ -130,37 +131,16 @@ class Node:
         )
         self._dynamic_configs = DynamicConfigs(config.static, config.node_id)
         self.broker.add_listener(self._dynamic_configs)
-        self.share_states = ShareCoordinators(
-            self.broker,
-            config.static,
-            clock=clock,
-            executor=executor,
-            rng=rng,
-            create_topics=self.create_topics,
-            log_starts=self.files.served,
-        )
+        coordinator_node = CoordinatorNode(self.broker, config.static, clock, executor, rng, self.create_topics)
+        self.share_states = ShareCoordinators(coordinator_node, log_starts=self.files.served)
         self.share_persister = SharePersister(self.broker, self.share_states, rng)
         self.groups = GroupCoordinators(
-            self.broker,
-            config.static,
-            clock=clock,
-            executor=executor,
-            rng=rng,
-            create_topics=self.create_topics,
-            send_to_leader=GroupRequests(self.share_persister).send_to_leader,
+            coordinator_node, send_to_leader=GroupRequests(self.share_persister).send_to_leader
         )
         self.share_positions = ShareGroupPositions(self.broker, self.share_persister)
         self.marker_writer = MarkerWriter(self.broker, self.groups, clock)
         self._marker_sends = MarkerSends(self.broker, self.marker_writer.write)
-        self.transactions = TransactionCoordinators(
-            self.broker,
-            config.static,
-            clock=clock,
-            executor=executor,
-            rng=rng,
-            create_topics=self.create_topics,
-            send_to_leader=self._marker_sends.send_to_leader,
-        )
+        self.transactions = TransactionCoordinators(coordinator_node, send_to_leader=self._marker_sends.send_to_leader)
         self.verification = TransactionVerification(self.broker, self.transactions)
         self.fetch_sessions = FetchSessions(config.fetch_session_slots, config.fetch_session_partitions, rng)
         self.share_fetching = ShareFetching(

@@ -24,6 +24,7 @@ from tidelog.metadata.records.brokers import RegisterBrokerRecord
 from tidelog.metadata.records.cluster import ConfigRecord
 from tidelog.metadata.records.topics import TopicRecord
 from tidelog.server.broker.broker import Broker
+from tidelog.server.coordinators.coordinator_partitions import CoordinatorNode
 from tidelog.server.groups.group_coordinators import GroupCoordinators
 from tidelog.server.tasks import Tasks
 from tidelog.wire.primitives import ZERO_UUID
@@ -69,12 +70,7 @@ def groups(
     }
     broker.image = MetadataImage(brokers=registered)
     return GroupCoordinators(
-        broker,
-        properties,
-        clock=SetClock(),
-        executor=executor or InlineExecutor(),
-        rng=SystemRng(),
-        create_topics=controller.create,
+        CoordinatorNode(broker, properties, SetClock(), executor or InlineExecutor(), SystemRng(), controller.create)
     )
 
 

@@ -25,6 +25,7 @@ from tidelog.records.transaction_marker import TransactionMarker
 from tidelog.server.api.handlers.api_09_offset_fetch import handle as fetch
 from tidelog.server.api.handlers.api_28_txn_offset_commit import handle
 from tidelog.server.broker.broker import Broker
+from tidelog.server.coordinators.coordinator_partitions import CoordinatorNode
 from tidelog.server.groups.group_coordinators import GroupCoordinators
 from tidelog.server.groups.transactional_commits import as_answered
 from tidelog.server.tasks import Tasks
@@ -95,9 +96,7 @@ class World:
             for number, (name, count) in enumerate((("t", 2), (PLACE.topic, 8)), start=2)
         }
         broker.image = MetadataImage(topics_by_name=topics, topics_by_id={one.topic_id: one for one in topics.values()})
-        self.groups = GroupCoordinators(
-            broker, {}, clock=clock, executor=InlineExecutor(), rng=SystemRng(), create_topics=no_topics
-        )
+        self.groups = GroupCoordinators(CoordinatorNode(broker, {}, clock, InlineExecutor(), SystemRng(), no_topics))
         self.transactions = Transactions()
         self.node: Any = SimpleNamespace(
             image=broker.image, groups=self.groups, clock=clock, verification=self.transactions

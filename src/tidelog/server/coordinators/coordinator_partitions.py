@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Generic
@@ -48,42 +49,49 @@ async def send_to_nobody(destination: TopicPartition, request: object) -> object
     raise InvariantBrokenError(f"a coordinator of a kind that sends nothing asks the leader of {destination}")
 
 
+@dataclass(frozen=True, slots=True)
+class CoordinatorNode:
+    """The node on which coordinators live, of whatever kind.
+
+    Attributes:
+        broker: whose partitions are followed.
+        properties: the node's file.
+        create_topics: creates topics at the controller, and returns when this broker has them.
+    """
+
+    broker: Broker
+    properties: Mapping[str, str]
+    clock: Clock
+    executor: Executor
+    rng: Rng
+    create_topics: CreateTopics
+
+
 class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
     """Finds the coordinator of a key, and keeps those that live here.
 
     Args:
-        broker: whose partitions are followed.
-        properties: the node's file.
-        create_topics: creates topics at the controller, and returns when this broker has them.
         send_to_leader: for what machines send to other brokers.
     """
 
     def __init__(
-        self,
-        kind: CoordinatorKind,
-        broker: Broker,
-        properties: Mapping[str, str],
-        *,
-        clock: Clock,
-        executor: Executor,
-        rng: Rng,
-        create_topics: CreateTopics,
-        send_to_leader: SendToLeader = send_to_nobody,
+        self, kind: CoordinatorKind, node: CoordinatorNode, *, send_to_leader: SendToLeader = send_to_nobody
     ) -> None:
+        broker = node.broker
         self._kind = kind
         self._broker = broker
-        self._properties = properties
-        self._create_topics = create_topics
+        self._properties = node.properties
+        self._create_topics = node.create_topics
         self._host = CoordinatorHost(
-            clock,
-            executor,
+            node.clock,
+            node.executor,
             loading=asyncio.Lock(),
             has_room=broker.failures.has_room,
             on_disk_error=broker.failures.on_disk_error,
             on_bug=broker.failures.on_bug,
             on_refused=self._on_role,  # as if it began anew
             send_to_leader=send_to_leader,
-            backoff=Backoff(SEND_BACKOFF_MS, SEND_BACKOFF_MS_MAX, rng),
+            backoff=Backoff(SEND_BACKOFF_MS, SEND_BACKOFF_MS_MAX, node.rng),
             tasks=broker.tasks.branch(f"{kind.noun}s"),
         )
         self._led: dict[int, Partition] = {}

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId, TopicId
-from tidelog.base.ports import Clock, Executor, Rng
 from tidelog.log.producer_state import ProducerStates
 from tidelog.metadata import MetadataDelta, MetadataImage, ResourceType
 from tidelog.metadata.configs import BrokerSettings, ConfigKey, group_values
@@ -25,9 +24,8 @@ from tidelog.metadata.configs.groups import within_range
 from tidelog.metadata.features import knows_topics_of_offsets
 from tidelog.metadata.topic_names import CONSUMER_OFFSETS_TOPIC
 from tidelog.records.transaction_marker import TransactionMarker
-from tidelog.server.broker.broker import Broker
 from tidelog.server.coordinators.coordinator_partition import CoordinatorKind, Event
-from tidelog.server.coordinators.coordinator_partitions import CoordinatorPartitions, CreateTopics, send_to_nobody
+from tidelog.server.coordinators.coordinator_partitions import CoordinatorNode, CoordinatorPartitions, send_to_nobody
 from tidelog.server.coordinators.retried_sends import SendToLeader
 from tidelog.server.settings.in_force import SettingsInForce
 
@@ -65,29 +63,10 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
         send_to_leader: asks share coordinators.
     """
 
-    def __init__(
-        self,
-        broker: Broker,
-        properties: Mapping[str, str],
-        *,
-        clock: Clock,
-        executor: Executor,
-        rng: Rng,
-        create_topics: CreateTopics,
-        send_to_leader: SendToLeader = send_to_nobody,
-    ) -> None:
-        super().__init__(
-            GROUPS,
-            broker,
-            properties,
-            clock=clock,
-            executor=executor,
-            rng=rng,
-            create_topics=create_topics,
-            send_to_leader=send_to_leader,
-        )
-        self._rng = rng
-        self._settings_of_all = BrokerSettings.of(properties)
+    def __init__(self, node: CoordinatorNode, *, send_to_leader: SendToLeader = send_to_nobody) -> None:
+        super().__init__(GROUPS, node, send_to_leader=send_to_leader)
+        self._rng = node.rng
+        self._settings_of_all = BrokerSettings.of(node.properties)
         self._settings_of_groups: dict[str, Mapping[str, str]] = {}
         self._parsed: dict[str, ConsumerGroupSettings] | None = {}  # of those, once they are asked for
         self._parsed_shares: dict[str, ShareGroupSettings] = {}  # likewise

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Collection, Container, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.base.errors import Code, DiskError, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId
-from tidelog.base.ports import Clock, Executor, Rng
 from tidelog.metadata import MetadataDelta, MetadataImage
 from tidelog.metadata.configs import share_coordinators as keys
 from tidelog.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
-from tidelog.server.broker.broker import Broker
 from tidelog.server.coordinators.coordinator_partition import Command, CoordinatorKind, CoordinatorPartition, Event
-from tidelog.server.coordinators.coordinator_partitions import CoordinatorPartitions, CreateTopics
+from tidelog.server.coordinators.coordinator_partitions import CoordinatorNode, CoordinatorPartitions
 from tidelog.server.replication.partition import Partition
 from tidelog.server.share_state.turns import LimitedTurns
 from tidelog.share.key import ShareKey
@@ -74,20 +72,8 @@ class ShareCoordinators(CoordinatorPartitions["ShareCoordinator"]):
         log_starts: of the logs of this node.
     """
 
-    def __init__(
-        self,
-        broker: Broker,
-        properties: Mapping[str, str],
-        *,
-        clock: Clock,
-        executor: Executor,
-        rng: Rng,
-        create_topics: CreateTopics,
-        log_starts: LogStarts,
-    ) -> None:
-        super().__init__(
-            SHARE_STATES, broker, properties, clock=clock, executor=executor, rng=rng, create_topics=create_topics
-        )
+    def __init__(self, node: CoordinatorNode, *, log_starts: LogStarts) -> None:
+        super().__init__(SHARE_STATES, node)
         self._log_starts = log_starts
         self._turns = LimitedTurns(ASKED_AT_ONCE_MAX)
 

@@ -11,14 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.base.ids import PartitionIndex, TopicPartition
-from tidelog.base.ports import Clock, Executor, Rng
 from tidelog.metadata import MetadataDelta, MetadataImage
 from tidelog.metadata.configs import broker as keys
 from tidelog.metadata.features import TRANSACTION_VERSION
 from tidelog.metadata.topic_names import TRANSACTION_STATE_TOPIC
-from tidelog.server.broker.broker import Broker
 from tidelog.server.coordinators.coordinator_partition import CoordinatorKind, Event
-from tidelog.server.coordinators.coordinator_partitions import CoordinatorPartitions, CreateTopics
+from tidelog.server.coordinators.coordinator_partitions import CoordinatorNode, CoordinatorPartitions
 from tidelog.server.coordinators.retried_sends import SendToLeader
 
 if TYPE_CHECKING:
@@ -51,27 +49,8 @@ class TransactionCoordinators(CoordinatorPartitions["TransactionCoordinator"]):
 
     _facts_of_ended: TransactionFacts | None = None
 
-    def __init__(
-        self,
-        broker: Broker,
-        properties: Mapping[str, str],
-        *,
-        clock: Clock,
-        executor: Executor,
-        rng: Rng,
-        create_topics: CreateTopics,
-        send_to_leader: SendToLeader,
-    ) -> None:
-        super().__init__(
-            TRANSACTIONS,
-            broker,
-            properties,
-            clock=clock,
-            executor=executor,
-            rng=rng,
-            create_topics=create_topics,
-            send_to_leader=send_to_leader,
-        )
+    def __init__(self, node: CoordinatorNode, *, send_to_leader: SendToLeader) -> None:
+        super().__init__(TRANSACTIONS, node, send_to_leader=send_to_leader)
         self._elections = UncleanElections()
 
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
