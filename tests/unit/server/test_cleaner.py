@@ -89,14 +89,15 @@ class World:
             executor=InlineExecutor() if executor is None else executor,
         )
 
-    def partition(self, topic: str, keys: str, config: LogConfig = COMPACT) -> Partition:
+    def partition(self, topic: str, keys: str, config: LogConfig = COMPACT, *, is_synced: bool = True) -> Partition:
         name = TopicPartition(topic, PartitionIndex(0))
         log = Log.open(self.disk, f"data/{topic}-0", name, config, topic_id=None, clean_shutdown=True, now_ms=NOW_MS)
         log.assign_leader_epoch(LeaderEpoch(0))
         for key in keys:
             put(log, key)
         log.roll(NOW_MS)
-        log.flush()
+        if is_synced:
+            log.flush()
         partition = Partition(name, TopicId(ZERO_UUID), log)
         state = PartitionImage((BROKER,), (BROKER,), BROKER, LeaderEpoch(0), PartitionEpoch(0))
         bounds = LogBounds(log.log_start_offset, log.log_end_offset, log.log_end_offset)
@@ -152,6 +153,58 @@ def test_it_ends_at_the_high_watermark_and_at_what_is_synced() -> None:
     assert world.turn()
     assert partition.high_watermark == 8
     assert partition.log.compaction.mark.end_offset == 8
+
+
+class HeldSync(InlineExecutor):
+    """Lets no log be synced before it is told to."""
+
+    def __init__(self) -> None:
+        self.let_go = asyncio.Event()
+        self.others = 0
+        self.refuses = False
+
+    def run(self, work: Callable[[], T]) -> Awaitable[T]:
+        if getattr(work, "func", work).__name__ != "maybe_flush":
+            self.others += 1
+            return super().run(work)
+
+        async def later() -> T:
+            await self.let_go.wait()
+            if self.refuses:
+                raise DiskError("data/t-0", "no")
+            return work()
+
+        return later()
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_keys_are_read_while_the_log_is_synced_and_nothing_is_replaced_before(is_refused: bool) -> None:
+    executor = HeldSync()
+    world = World(executor)
+    partition = world.partition("t", "abababab", is_synced=False)
+    expected = key_values(partition.log)
+
+    async def story() -> None:
+        turn = asyncio.create_task(world.cleaner.clean_dirtiest(SETTINGS))
+        before = -1
+        while executor.others > before:  # until nothing moves but the sync
+            before = executor.others
+            for _ in range(50):
+                await asyncio.sleep(0)
+        assert before > 1
+        assert partition.log.compaction.mark.end_offset == 0
+        assert [name for name in world.leftovers("t") if name.endswith((".swap", ".deleted"))] == []
+        executor.refuses = is_refused
+        executor.let_go.set()
+        assert await turn
+
+    asyncio.run(story())
+    assert partition.log.compaction.mark.end_offset == (0 if is_refused else 8)
+    assert bool(world.broker.failed) == is_refused
+    assert world.leftovers("t") == []
+    if not is_refused:
+        assert key_values(partition.log) == expected
+        assert partition.log.recovery_point == 8
 
 
 @pytest.mark.parametrize("why", ["deleted", "not led"])

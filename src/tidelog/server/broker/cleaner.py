@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -30,14 +30,14 @@ from tidelog.metadata.configs import broker as keys
 from tidelog.server.broker.broker import Broker
 from tidelog.server.replication.partition import Partition
 from tidelog.server.settings.in_force import SettingsInForce
-from tidelog.server.tasks import to_its_end
+from tidelog.server.tasks import start_kept, to_its_end
 
 logger = logging.getLogger("tidelog.server.cleaner")
 
 T = TypeVar("T")
 
 RETRY_MS = 60_000
-"""How long a log is left alone whose disk refused."""
+"""How long a log is left alone whose disk refused, or that changed while it was compacted."""
 
 
 class CleanerSettings(NamedTuple):
@@ -151,13 +151,12 @@ class Cleaner:
             if not log.config.is_compacted or not self._may_clean(partition):
                 continue
             first_dirty = (await self._checkpoint_of(log)).get(partition.topic_partition, Offset(0))
-            await self._sync_closed(partition)
             if not self._may_clean(partition) or partition.log is not log:
                 continue  # others had their turn meanwhile
             dirty = log.compaction.dirty_range(
                 log.config,
                 first_dirty_offset=max(first_dirty, log.log_start_offset),
-                end_offset_max=min(partition.last_stable_offset, log.recovery_point),
+                end_offset_max=partition.last_stable_offset,
                 now_ms=self._clock.wall_ms(),
             )
             if dirty is not None and (best is None or _urgency(dirty) > _urgency(best.dirty)):
@@ -165,13 +164,10 @@ class Cleaner:
         return best
 
     async def _sync_closed(self, partition: Partition) -> None:
-        """Sync the segments that were closed since the last chore: what is not synced is not compacted."""
-        now_ms = self._clock.now_ms()
-        if partition.log_lock.locked() or not partition.log.is_flush_due(now_ms):
-            return
+        """Sync the closed segments, while their keys are read: what is not synced must not replace anything."""
         try:
             async with partition.log_lock:
-                await self._off_the_loop(partial(partition.log.maybe_flush, now_ms))
+                await self._off_the_loop(partial(partition.log.maybe_flush, self._clock.now_ms()))
         except DiskError as error:
             self._broker.failures.on_disk_error(partition, error)
 
@@ -205,19 +201,35 @@ class Cleaner:
 
     async def _work_through(self, partition: Partition, job: LogCleaner, settings: CleanerSettings) -> bool:
         """Do all steps. Returns whether nothing came in between."""
+        syncing = start_kept(self._sync_closed(partition))
+        try:
+            return await self._step_through(partition, job, settings, syncing)
+        finally:
+            await to_its_end(syncing)
+
+    async def _step_through(
+        self, partition: Partition, job: LogCleaner, settings: CleanerSettings, syncing: Awaitable[None]
+    ) -> bool:
         log = partition.log
         started_ms = self._clock.now_ms()
         moved_bytes = 0
         while True:
             step = await self._off_the_loop(job.step)
-            async with partition.log_lock:  # nobody truncates the log meanwhile
-                if not self._is_ours(partition) or partition.log is not log:
-                    return False  # it may lie in another directory by now
-                if step.is_done:
-                    log.compaction.finish(job.end_offset)
-                    return True
-                if step.ready is not None and not await self._swap(partition, job, step.ready):
-                    return False
+            if not self._is_ours(partition) or partition.log is not log:
+                return False  # it may lie in another directory by now
+            if step.is_done or step.ready is not None:
+                await syncing
+                async with partition.log_lock:  # nobody truncates the log meanwhile
+                    if not self._is_ours(partition) or partition.log is not log:
+                        return False
+                    if log.recovery_point < job.end_offset:  # it was truncated meanwhile
+                        self._retry_at_ms[partition.topic_partition] = self._clock.now_ms() + RETRY_MS
+                        return False
+                    if step.ready is None:
+                        log.compaction.finish(job.end_offset)
+                        return True
+                    if not await self._swap(partition, job, step.ready):
+                        return False
             moved_bytes += step.size_bytes
             ahead_ms = moved_bytes / settings.bytes_per_second_max * 1000 - (self._clock.now_ms() - started_ms)
             if ahead_ms > 0:
