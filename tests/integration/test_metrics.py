@@ -132,7 +132,8 @@ def test_requests_errors_and_topics_are_counted(watched: NodeProcess) -> None:
     assert grown["tidelog_topic_produced_bytes_total", (TOPIC,)] == 5 * len(batch)
     assert grown["tidelog_topic_produced_batches_total", (TOPIC,)] == 5
     assert grown["tidelog_topic_appended_records_total", (TOPIC,)] == 5
-    assert grown["tidelog_topic_fetched_bytes_total", (TOPIC,)] == len(records)
+    assert grown["tidelog_topic_fetched_bytes_total", ("consumer", TOPIC)] == len(records)
+    assert after["tidelog_topic_fetched_bytes_total", ("follower", TOPIC)] == 0
     assert after["tidelog_topic_log_size_bytes", (TOPIC,)] == 5 * len(batch)
     assert after["tidelog_partition_high_watermark", ("0", TOPIC)] == 5
     assert after["tidelog_partition_log_end_offset", ("0", TOPIC)] == 5

@@ -29,7 +29,7 @@ from tidelog.wire.limits import lists_little
 if TYPE_CHECKING:
     from tidelog.server.api.ports import ServerApi
     from tidelog.server.api.slow_requests import SlowRequestLog
-    from tidelog.server.settings.metrics import Noted, RequestMetrics, RequestTimes
+    from tidelog.server.settings.metrics import RequestMetrics, RequestTimes
     from tidelog.server.transport.server_connection import Answer, ServerConnection
 
 ELEMENTS_AT_ONCE_MAX = 1_024
@@ -176,21 +176,21 @@ class Dispatcher:
 
     async def _encoded(
         self, message: Any, context: RequestContext, times: RequestTimes | None
-    ) -> tuple[Answer, Noted | None]:
+    ) -> tuple[Answer, dict[int, int] | None]:
         if context.is_long:
             return await self._node.executor.compute(partial(self._encode_long_answer, message, context, times))
         return self._encode_answer(message, context, times)
 
     def _encode_long_answer(
         self, message: Any, context: RequestContext, times: RequestTimes | None
-    ) -> tuple[Answer, Noted | None]:
+    ) -> tuple[Answer, dict[int, int] | None]:
         encoded = self._encode_answer(message, context, times)
         let_go(api(context.header.api_key), message)
         return encoded
 
     def _encode_answer(
         self, message: Any, context: RequestContext, times: RequestTimes | None
-    ) -> tuple[Answer, Noted | None]:
+    ) -> tuple[Answer, dict[int, int] | None]:
         header = context.header
         # Only who sends the tag is sent one: sarama and kafkajs cannot read a response header with tagged fields.
         state = None if header.consistency_state is None else context.reflects or self._node.consistency_state

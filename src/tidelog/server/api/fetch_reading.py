@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, InvariantBrokenError, KafkaError, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
@@ -32,6 +33,9 @@ from tidelog.wire.messages.api_01_fetch import (
     PartitionData,
 )
 
+if TYPE_CHECKING:
+    from tidelog.server.settings.metrics import FetchedBytes
+
 ZSTD_FROM_VERSION = 10
 
 READ_AT_ONCE_MAX = 200
@@ -50,6 +54,7 @@ class FetchReading:
         reads_zstd: whether the version of the request says that the reader does.
         reads_from_followers: likewise.
         now_ms: the clock: a fetch of a follower that is read again proves once more what it has.
+        fetched: counts what is answered; None where nobody counts.
 
     Attributes:
         must_answer: something was found that the reader has to know at once.
@@ -67,6 +72,7 @@ class FetchReading:
         reads_zstd: bool,
         reads_from_followers: bool,
         now_ms: Callable[[], int],
+        fetched: FetchedBytes | None = None,
     ) -> None:
         self.must_answer = not session.partitions
         self.not_cached: list[NotCachedError] = []
@@ -86,6 +92,7 @@ class FetchReading:
         self._min_bytes = min(request.min_bytes, self._size_bytes_max)
         self._look_ups = 0
         self._throttle = broker.replication.leader_throttle
+        self._fetched_bytes = None if fetched is None else fetched.of(is_follower=self._replica_id >= 0)
         if self._replica_id >= 0:
             broker.replication.on_follower_fetched(BrokerId(self._replica_id), request.max_wait_ms)
 
@@ -131,7 +138,7 @@ class FetchReading:
         self, rows: Iterable[tuple[FetchedPartition, PartitionData]], topics: dict[object, FetchableTopicResponse]
     ) -> int:
         """Add rows to the response. Returns how many."""
-        session, count = self._session, 0
+        session, fetched_bytes, count = self._session, self._fetched_bytes, 0
         for fetched, row in rows:
             count += 1
             if fetched.is_throttled and row.records:
@@ -139,6 +146,8 @@ class FetchReading:
             if row.current_leader is not None:
                 self.leaders.append(row.current_leader.leader_id)
             of_topic = fetched.topic_id if session.is_by_id else fetched.topic
+            if fetched_bytes is not None and row.records:
+                fetched_bytes[of_topic] = fetched_bytes.get(of_topic, 0) + len(row.records)
             topic = topics.get(of_topic)
             if topic is None:
                 topic = FetchableTopicResponse(topic=fetched.topic, topic_id=fetched.topic_id, partitions=[])

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tidelog.server.quorum.metadata_quorum import MetadataQuorum
     from tidelog.server.quorum.voter_requests import VoterRequests
     from tidelog.server.settings.config import NodeConfig
+    from tidelog.server.settings.metrics import NodeMetrics
     from tidelog.server.share_fetching.share_fetching import ShareFetching
     from tidelog.server.share_state.share_coordinators import ShareCoordinators
     from tidelog.server.storage.log_files import LogFiles
@@ -85,6 +86,11 @@ class DataApi(MetadataApi, Protocol):
     def files(self) -> LogFiles: ...
     @property
     def fetch_sessions(self) -> FetchSessions: ...
+    @property
+    def metrics(self) -> NodeMetrics | None:
+        """What is counted; None unless somebody wants to know."""
+        ...
+
     @property
     def broker_epoch(self) -> BrokerEpoch | None: ...
     @property

@@ -13,7 +13,7 @@ import asyncio
 import platform
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -30,6 +30,7 @@ from tidelog.server.transport.connections import Refused
 from tidelog.server.transport.server_connection import Closed
 
 if TYPE_CHECKING:
+    from tidelog.metadata import MetadataImage
     from tidelog.server.observe.observed_node import ObservedNode
     from tidelog.server.replication.partition import Partition
 
@@ -264,8 +265,8 @@ def _about_connections(node: ObservedNode) -> Iterator[Metric]:
 def _about_topics(node: ObservedNode, metrics: NodeMetrics) -> Iterator[Metric]:
     image = node.image
     metrics.topics.keep(image.topics_by_name)
-    columns: list[defaultdict[str, float]] = [defaultdict(float) for _ in range(6)]
-    produced_bytes, produced_batches, fetched_bytes, appended, deleted, sizes = columns
+    columns: list[defaultdict[str, float]] = [defaultdict(float) for _ in range(5)]
+    produced_bytes, produced_batches, appended, deleted, sizes = columns
     for partition in node.broker.partitions:
         label = metrics.topics.label(partition.topic_partition.topic)
         log = partition.log
@@ -274,24 +275,41 @@ def _about_topics(node: ObservedNode, metrics: NodeMetrics) -> Iterator[Metric]:
         appended[label] += max(log.log_end_offset - partition.opened_end_offset, 0)
         deleted[label] += max(log.log_start_offset - partition.opened_start_offset, 0)
         sizes[label] += log.segments.size_bytes
-        fetched_bytes[label] += 0
-    fetched = metrics.requests.fetched_bytes
-    for key, size_bytes in list(fetched.items()):
-        topic = image.topics_by_name.get(key) if isinstance(key, str) else image.topics_by_id.get(key)
-        if topic is None:
-            del fetched[key]
-        else:
-            fetched_bytes[metrics.topics.label(topic.name)] += size_bytes
     for name, doc, column in (
         ("tidelog_topic_produced_bytes", "Bytes of batches that producers had appended.", produced_bytes),
         ("tidelog_topic_produced_batches", "Batches that producers had appended.", produced_batches),
-        ("tidelog_topic_fetched_bytes", "Bytes of batches in answers to fetches.", fetched_bytes),
         ("tidelog_topic_appended_records", "Offsets that were taken by records.", appended),
         ("tidelog_topic_deleted_records", "Offsets by which log starts moved (retention, DeleteRecords).", deleted),
     ):
         yield _counters(name, doc, ["topic"], (([label], value) for label, value in sorted(column.items())))
+    fetched = metrics.requests.fetched
+    yield _counters(
+        "tidelog_topic_fetched_bytes",
+        "Bytes of batches in answers to fetches.",
+        ["topic", "reader"],
+        (
+            ([label, reader], value)
+            for reader, by_topic in (("consumer", fetched.of_consumers), ("follower", fetched.of_followers))
+            for label, value in sorted(_by_label(by_topic, image, metrics, sizes).items())
+        ),
+    )
     yield _gauges("tidelog_topic_log_size_bytes", "Bytes in the logs of a topic.", "topic", sorted(sizes.items()))
     yield _gauge("tidelog_topics", "Topics in the cluster.", len(image.topics_by_name))
+
+
+def _by_label(
+    by_topic: dict[Any, int], image: MetadataImage, metrics: NodeMetrics, labels: Iterable[str]
+) -> dict[str, float]:
+    """What was counted, 0 for `labels` of which nothing was; what topics that are gone had is forgotten."""
+    found = dict.fromkeys(labels, 0.0)
+    for key, size_bytes in list(by_topic.items()):
+        topic = image.topics_by_name.get(key) if isinstance(key, str) else image.topics_by_id.get(key)
+        if topic is None:
+            del by_topic[key]
+        else:
+            label = metrics.topics.label(topic.name)
+            found[label] = found.get(label, 0) + size_bytes
+    return found
 
 
 # Partitions.

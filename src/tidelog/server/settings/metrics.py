@@ -15,7 +15,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Container
 from time import perf_counter_ns
-from typing import Any, NamedTuple
+from typing import Any
 
 from tidelog.wire.api import Api, ApiKey
 from tidelog.wire.schema import Layout, layout_of
@@ -30,15 +30,8 @@ OTHER_TOPICS = "_other"
 """No topic's own label: what the rest are added up under. A topic of this name shares it."""
 FETCHED_TOPICS_MAX = 100_000
 
-NoteErrors = Callable[[Any, dict[int, int], dict[Any, int]], None]
-"""Adds the errors of an answer, by code, and the bytes that were fetched, by topic."""
-
-
-class Noted(NamedTuple):
-    """What one answer adds to the counters."""
-
-    errors: dict[int, int]
-    fetched_bytes: dict[Any, int]
+NoteErrors = Callable[[Any, dict[int, int]], None]
+"""Adds the errors of an answer, by code."""
 
 
 class Histogram:
@@ -64,7 +57,6 @@ class RequestTimes:
 
     __slots__ = (
         "errors",
-        "fetched_bytes",
         "handle",
         "handle_ns",
         "note",
@@ -76,9 +68,8 @@ class RequestTimes:
         "wait",
     )
 
-    def __init__(self, note: NoteErrors, fetched_bytes: dict[Any, int]) -> None:
+    def __init__(self, note: NoteErrors) -> None:
         self.note = note
-        self.fetched_bytes = fetched_bytes  # of all APIs and versions
         self.errors: dict[int, int] = {}
         self.quick = 0
         self.queue = [0] * BUCKET_COUNT
@@ -99,7 +90,7 @@ class RequestTimes:
             self.quick += 1
         else:
             self._add(started_ns - received_ns, now_ns - started_ns, total_ns)
-        self.note(message, self.errors, self.fetched_bytes)
+        self.note(message, self.errors)
         return total_ns
 
     def on_unanswered(self, received_ns: int, started_ns: int) -> int:
@@ -111,21 +102,21 @@ class RequestTimes:
         self._add(started_ns - received_ns, now_ns - started_ns, now_ns - received_ns)
         return now_ns - received_ns
 
-    def noted(self, message: object) -> Noted:
-        """For `on_waited`. It looks at each row of the answer, and may do so on another thread."""
-        noted = Noted({}, {})
-        self.note(message, *noted)
-        return noted
+    def noted(self, message: object) -> dict[int, int]:
+        """The errors, by code, for `on_waited`. It looks at each row of the answer, and may do so on another thread."""
+        errors: dict[int, int] = {}
+        self.note(message, errors)
+        return errors
 
-    def on_waited(self, received_ns: int, started_ns: int, waiting_ns: int, noted: Noted | None) -> int:
+    def on_waited(self, received_ns: int, started_ns: int, waiting_ns: int, noted: dict[int, int] | None) -> int:
         """One that was answered later, or not at all: it waited since `waiting_ns`."""
         now_ns = perf_counter_ns()
         self.wait.add(now_ns - waiting_ns)
         if noted is None:
             self.unanswered += 1
         else:
-            _add_to(self.errors, noted.errors)
-            _add_to(self.fetched_bytes, noted.fetched_bytes)
+            for code, count in noted.items():
+                self.errors[code] = self.errors.get(code, 0) + count
         self.handle_ns += waiting_ns - started_ns
         self.total_ns += now_ns - received_ns
         self._add(started_ns - received_ns, waiting_ns - started_ns, now_ns - received_ns)
@@ -145,50 +136,46 @@ class RequestTimes:
         return self.total_ns - self.handle_ns - self.wait.sum_ns
 
 
+class FetchedBytes:
+    """The bytes of batches in answers to fetches, by topic: its name, or its id where the request had that.
+
+    Attributes:
+        of_consumers: what was read by whoever is no follower.
+        of_followers: what was replicated.
+    """
+
+    def __init__(self) -> None:
+        self.of_consumers: dict[Any, int] = {}
+        self.of_followers: dict[Any, int] = {}
+
+    def of(self, *, is_follower: bool) -> dict[Any, int]:
+        """To be added to, by one answer."""
+        found = self.of_followers if is_follower else self.of_consumers
+        if len(found) > FETCHED_TOPICS_MAX:
+            found.clear()  # nobody looked since so many topics came and went
+        return found
+
+
 class RequestMetrics:
     """The requests of a node, by API and version.
 
     Attributes:
         waiting: how many wait for their answer now, by API.
-        fetched_bytes: what fetches were answered with, by topic: its name, or its id where the request had that.
+        fetched: what fetches were answered with.
     """
 
     def __init__(self) -> None:
         self.by_api: dict[ApiKey, tuple[Api, dict[int, RequestTimes]]] = {}
         self.waiting: dict[ApiKey, int] = {}
-        self.fetched_bytes: dict[Any, int] = {}
+        self.fetched = FetchedBytes()
 
     def times_of(self, known: Api, version: int) -> RequestTimes:
         """The counters of an API and version; the same ones at each call."""
         _, by_version = self.by_api.setdefault(known.key, (known, {}))
         times = by_version.get(version)
         if times is None:
-            note = _note_fetched if known.key == ApiKey.FETCH else error_counter(known.response)
-            times = by_version[version] = RequestTimes(note, self.fetched_bytes)
+            times = by_version[version] = RequestTimes(error_counter(known.response))
         return times
-
-
-def _note_fetched(message: Any, errors: dict[int, int], fetched_bytes: dict[Any, int]) -> None:
-    """As an error counter does, and the bytes of each topic."""
-    if message.error_code:
-        errors[message.error_code] = errors.get(message.error_code, 0) + 1
-    for topic in message.responses:
-        size_bytes = 0
-        for row in topic.partitions:
-            if row.error_code:
-                errors[row.error_code] = errors.get(row.error_code, 0) + 1
-            elif row.records is not None:
-                size_bytes += len(row.records)
-        if size_bytes:
-            name = topic.topic or topic.topic_id
-            fetched_bytes[name] = fetched_bytes.get(name, 0) + size_bytes
-    if len(fetched_bytes) > FETCHED_TOPICS_MAX:
-        fetched_bytes.clear()  # nobody looked since so many topics came and went
-
-
-def _add_to(counts: dict[Any, int], more: dict[Any, int]) -> None:
-    for key, count in more.items():
-        counts[key] = counts.get(key, 0) + count
 
 
 class DiskMetrics:
@@ -252,7 +239,7 @@ def error_counter(response: type[Any]) -> NoteErrors:
 
     Compiled from the message's declaration, as its codecs are: it looks at each row of each answer.
     """
-    lines = ["def note(m, errors, _):", " pass"]
+    lines = ["def note(m, errors):", " pass"]
     _add_lines(lines, layout_of(response), "m", 1)
     names: dict[str, Any] = {}
     exec(compile("\n".join(lines), f"<errors of {response.__name__}>", "exec"), names)  # noqa: S102 - written above

@@ -109,6 +109,7 @@ def _read(
         reads_zstd=reads_zstd,
         reads_from_followers=context.header.api_version >= FOLLOWERS_FROM_VERSION,
         now_ms=node.clock.now_ms,
+        fetched=None if node.metrics is None else node.metrics.requests.fetched,
     )
     has_ended = True
     try:
