@@ -11,17 +11,16 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import confluent_kafka
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from support.clients.wire_client import WireClient, batch_of
 from support.fixtures.waiting import wait_until
 from support.load.consumer_member import ConsumerMember
 from support.load.group_member import GroupMember, form, wait_for_coordinator
 from support.load.share_member import ShareMember
+from support.nodes.metrics import metrics_port_of, page, samples
 from support.nodes.node import NodeProcess
 from tidelog.base.errors import Code
 
@@ -47,27 +46,6 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     node.start()
     yield node
     node.close()
-
-
-def port_of(node: NodeProcess) -> int:
-    found = re.search(r"served on http://127\.0\.0\.1:(\d+)", node.log)
-    assert found is not None
-    return int(found[1])
-
-
-def page(node: NodeProcess, path: str = "/metrics", **headers: str) -> tuple[str, str]:
-    """Its content type, and what it says."""
-    with urlopen(Request(f"http://127.0.0.1:{port_of(node)}{path}", headers=headers), timeout=SECONDS_MAX) as answer:
-        return answer.headers["Content-Type"], answer.read().decode()
-
-
-def samples(node: NodeProcess) -> dict[tuple[str, tuple[str, ...]], float]:
-    """Every sample by its name and the values of its labels, in the order of the labels' names."""
-    found = {}
-    for family in text_string_to_metric_families(page(node)[1]):
-        for sample in family.samples:
-            found[sample.name, tuple(value for _, value in sorted(sample.labels.items()))] = sample.value
-    return found
 
 
 def exported(node: NodeProcess) -> dict[str, str]:
@@ -268,13 +246,13 @@ def test_what_is_not_asked_for_properly_is_told_so(watched: NodeProcess, sent: b
 
 
 def status_of(node: NodeProcess, sent: bytes) -> int:
-    with socket.create_connection(("127.0.0.1", port_of(node)), timeout=SECONDS_MAX) as stream:
+    with socket.create_connection(("127.0.0.1", metrics_port_of(node)), timeout=SECONDS_MAX) as stream:
         stream.sendall(sent)
         return int(stream.recv(100).split(b" ")[1])
 
 
 def test_head_has_no_body(watched: NodeProcess) -> None:
-    with socket.create_connection(("127.0.0.1", port_of(watched)), timeout=SECONDS_MAX) as stream:
+    with socket.create_connection(("127.0.0.1", metrics_port_of(watched)), timeout=SECONDS_MAX) as stream:
         stream.sendall(b"HEAD /ready HTTP/1.1\r\n\r\n")
         answer = b""
         while piece := stream.recv(1_000):
@@ -284,7 +262,9 @@ def test_head_has_no_body(watched: NodeProcess) -> None:
 
 
 def test_more_than_a_few_at_once_are_hung_up_on(watched: NodeProcess) -> None:
-    streams = [socket.create_connection(("127.0.0.1", port_of(watched)), timeout=SECONDS_MAX) for _ in range(17)]
+    streams = [
+        socket.create_connection(("127.0.0.1", metrics_port_of(watched)), timeout=SECONDS_MAX) for _ in range(17)
+    ]
     try:
         closed = False
         try:

@@ -121,6 +121,16 @@ class Segments:
         """Of the batches in all of them."""
         return sum(segment.size_bytes for segment in self._segments)
 
+    def size_bytes_from(self, offset: int) -> int:
+        """About how many bytes of batches lie at `offset` or beyond. Reads nothing: within a segment, all offsets weigh
+        alike.
+        """
+        first, *others = self._segments[self._index_of(offset) :]
+        span = first.end_offset - first.base_offset
+        left = min(max(first.end_offset - offset, 0), span)
+        size_bytes = sum(segment.size_bytes for segment in others)
+        return size_bytes + (first.size_bytes * left // span if span else 0)
+
     @property
     def base_offsets(self) -> tuple[Offset, ...]:
         """Where they start, in order."""

@@ -5,6 +5,7 @@ Kafka: `SharedServer`.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from tidelog.base.ids import BrokerEpoch
@@ -45,3 +46,16 @@ class ClusterMember:
     def active_controller(self) -> Controller | None:
         """The controller, while it is active."""
         return self.controller if self.controller.is_active else None
+
+    def why_uncontrolled(self, silent_ms_max: int) -> str | None:
+        """Why no controller counts on this node: none has answered its broker for so long, or none was heard of.
+
+        None while there is one. What a broker leads, it may serve for longer; a new controller may give it to others.
+        """
+        if self.lifecycle is None:
+            silent_ms = self.quorum.leaderless_ms
+        else:
+            silent_ms = int((asyncio.get_running_loop().time() - self.lifecycle.heard_at) * 1000)
+        if silent_ms <= silent_ms_max:
+            return None
+        return f"no active controller has been heard of for {silent_ms // 1000} s: {self.quorum.voters_heard}"

@@ -232,8 +232,12 @@ class Node:
 
     @property
     def not_ready(self) -> str | None:
-        """Why this node does not serve at present; None while it does."""
-        return self.failure.result() if self.failure.done() else self._not_ready
+        """Why this node does not serve at present, or no controller counts on it; None while all is well."""
+        if self.failure.done():
+            return self.failure.result()
+        if self._not_ready is not None or self.member is None:
+            return self._not_ready
+        return self.member.why_uncontrolled(self.config.broker_session_timeout_ms)
 
     @property
     def active_controller(self) -> Controller | None:

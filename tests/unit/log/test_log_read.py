@@ -35,6 +35,18 @@ def offsets(found: LogSlice) -> list[int]:
     return [header.base_offset for _, header in split_batches(found.read_all())]
 
 
+def test_what_lies_behind_an_offset_is_known_without_reading() -> None:
+    log = filled(100, **LAYOUTS["many segments"])
+    segments = log.segments
+    assert len(segments) > 3
+    assert segments.size_bytes_from(0) == segments.size_bytes
+    assert segments.size_bytes_from(log.log_end_offset) == 0
+    last = segments.active
+    assert segments.size_bytes_from(last.base_offset) == last.size_bytes
+    assert 0 < segments.size_bytes_from(last.base_offset + 1) < last.size_bytes
+    assert open_log(MemoryDisk()).segments.size_bytes_from(0) == 0
+
+
 LAYOUTS: dict[str, dict[str, Any]] = {
     "one segment": {"index_interval_bytes": 4096},
     "a dense index": {"index_interval_bytes": 0},

@@ -86,6 +86,8 @@ class SoleController:
         self._address = leader_address
         self._changed = Notifier()
         self.is_leaderless = False
+        self.leaderless_ms = 0
+        self.voters_heard = "1 of the 3 voters answers"
 
     @property
     def leader_address(self) -> Address | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 
 import pytest
 
 from support.fixtures.scripted_broker import HANG_UP, SILENT, ScriptedBroker
+from support.fixtures.waiting import until
 from tidelog.base.errors import Code, KafkaError, NetworkError, UnsupportedVersionError
 from tidelog.base.ids import BrokerId, ClusterId
 from tidelog.io.network import RealNetwork
@@ -35,6 +36,8 @@ class Leader:
     def __init__(self) -> None:
         self.leader_id: BrokerId | None = None
         self.leader_address: Address | None = None
+        self.leaderless_ms = 0
+        self.voters_heard = "1 of the 3 voters answers"
         self._waiting: list[asyncio.Future[None]] = []
 
     @property
@@ -161,8 +164,29 @@ def test_when_the_time_is_over_the_text_says_what_was_in_the_way(answer: object,
 
 def test_without_a_leader_the_text_says_so() -> None:
     async def scenario(channel: ControllerChannel, *_: object) -> None:
-        with pytest.raises(KafkaError, match="no controller is known to lead"):
+        with pytest.raises(KafkaError, match="no controller leads the metadata quorum: 1 of the 3 voters answers"):
             await ask(channel, 10)
+
+    run(scenario)
+
+
+def test_who_does_not_wait_for_a_lost_quorum_is_told_at_once() -> None:
+    async def scenario(
+        channel: ControllerChannel, leader: Leader, first: ScriptedBroker, second: ScriptedBroker
+    ) -> None:
+        def request() -> Coroutine[object, object, CreateTopicsResponse]:
+            return channel.request(REQUEST, CreateTopicsResponse, timeout_ms=LONG_MS, leaderless_ms_max=20)
+
+        waiting = asyncio.ensure_future(request())
+        await until(lambda: bool(leader._waiting))
+        leader.leaderless_ms = 20
+        with pytest.raises(KafkaError, match="1 of the 3 voters answers") as caught:
+            await waiting
+        assert caught.value.code is Code.REQUEST_TIMED_OUT
+        leader.leaderless_ms = 0
+        leader.is_now(first)
+        first.on(ApiKey.CREATE_TOPICS, lambda request, version: CreateTopicsResponse(topics=[]))
+        assert await request() == CreateTopicsResponse(topics=[])
 
     run(scenario)
 

@@ -52,6 +52,8 @@ class Leader:
         self.leader_id = BrokerId(9)
         self.leader_address = Address("127.0.0.1", broker.port)
         self.is_leaderless = False
+        self.leaderless_ms = 0
+        self.voters_heard = "1 of the 3 voters answers"
 
     async def leader_changed(self) -> None:
         await asyncio.Event().wait()

@@ -223,10 +223,12 @@ def test_a_copy_is_told_of_with_how_far_it_is_behind() -> None:
         rows = {os.path.basename(result.log_dir): result.topics for result in answer.results}
         [copy] = rows[target][0].partitions
         assert (copy.is_future_key, copy.offset_lag) == (True, 10)
+        assert node.broker.moves.bytes_left == node.broker.partition(TOPIC, 0).log.segments.size_bytes > 0
         [[log]] = [topics[0].partitions for directory, topics in rows.items() if directory != target and topics]
         assert (log.is_future_key, log.offset_lag) == (False, 0)
         let_go(node)
         await moved(node, target)
+        assert node.broker.moves.bytes_left == 0
         answer = await describe(node, (TOPIC, [0]))
         flat = [
             (row.is_future_key, os.path.basename(r.log_dir))

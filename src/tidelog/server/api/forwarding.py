@@ -30,6 +30,8 @@ logger = logging.getLogger("tidelog.server.forwarding")
 TIMEOUT_MS = 30_000
 """For requests that do not say how long they may take."""
 TIMEOUT_MS_MIN = 1_000
+LEADERLESS_MS_MAX = 5_000
+"""An election takes less, where it can succeed. Who asks later than that is told at once how many voters answer."""
 
 Refuse = Callable[[Any, Any, KafkaError], Any]
 """(request, context, why) to the answer in which every part of the request is refused."""
@@ -65,7 +67,8 @@ async def send_to_controller(node: ServerApi, request: Any, response: type[Any],
 
     Raises:
         KafkaError: REQUEST_TIMED_OUT: within the request's time there was no answer, or this broker did not come so
-            far; whether it was done is not known. UNSUPPORTED_VERSION: the controller does not serve this version.
+            far; whether it was done is not known. So it is where nobody has led the quorum for `LEADERLESS_MS_MAX`: the
+            text says who of it answers. UNSUPPORTED_VERSION: the controller does not serve this version.
     """
     if node.failure.done():
         raise refusal(Code.NOT_CONTROLLER, node.failure.result())
@@ -73,7 +76,12 @@ async def send_to_controller(node: ServerApi, request: Any, response: type[Any],
     deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
     request_class = type(request).__name__  # what takes long, as a voter that has to catch up, holds up only its like
     answer = await node.channel.request(
-        request, response, timeout_ms=timeout_ms, version=version, request_class=request_class
+        request,
+        response,
+        timeout_ms=timeout_ms,
+        version=version,
+        request_class=request_class,
+        leaderless_ms_max=LEADERLESS_MS_MAX,
     )
     try:
         async with asyncio.timeout_at(deadline):

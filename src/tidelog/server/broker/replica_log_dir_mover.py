@@ -53,6 +53,15 @@ class ReplicaLogDirMover:
         """Those that are under way, with where they lie."""
         return [(move.target, move.future) for move in self._moves.values() if move.future is not None]
 
+    @property
+    def bytes_left(self) -> int:
+        """About how much is still to be copied, of all moves together."""
+        left = 0
+        for move in self._moves.values():
+            log, future = move.partition.log, move.future
+            left += log.segments.size_bytes_from(log.log_start_offset if future is None else future.log.log_end_offset)
+        return left
+
     async def move(self, partition: Partition, target: LogDir) -> None:
         """Begin to move a log; to where it lies: end what was begun. The copy is there when this returns.
 

@@ -71,6 +71,7 @@ class BrokerLifecycle(BrokerListener):
 
     Attributes:
         broker_epoch: of this incarnation; None before it is registered.
+        heard_at: when a controller answered last, on the clock of the event loop.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class BrokerLifecycle(BrokerListener):
         on_failed: Callable[[str], None],
     ) -> None:
         self.broker_epoch: BrokerEpoch | None = None
+        self.heard_at = asyncio.get_running_loop().time()
         self._config = config
         self._cluster_id = cluster_id
         self._endpoints = endpoints
@@ -213,6 +215,7 @@ class BrokerLifecycle(BrokerListener):
                 continue
             if answer is None:
                 continue
+            self.heard_at = loop.time()
             code = Code(answer.error_code)
             if code == Code.NONE:
                 break
@@ -394,7 +397,7 @@ class BrokerLifecycle(BrokerListener):
         if self._wants_shut_down:
             timeout_ms = CONTROLLER_ABSENT_MS_MAX
         try:
-            return await self._channel.request(
+            answer = await self._channel.request(
                 request, BrokerHeartbeatResponse, timeout_ms=timeout_ms, request_class=REQUEST_CLASS
             )
         except KafkaError as error:
@@ -404,6 +407,8 @@ class BrokerLifecycle(BrokerListener):
             if self._wants_shut_down:
                 _resolve(self._let_go)
             return None
+        self.heard_at = asyncio.get_running_loop().time()
+        return answer
 
     async def _woken(self, timeout_ms: int) -> None:
         try:

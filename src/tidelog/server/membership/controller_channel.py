@@ -45,6 +45,16 @@ class LeaderSource(Protocol):
         """Whether nobody can be asked yet, and somebody may be elected: not where all that answer are foreign."""
         ...
 
+    @property
+    def leaderless_ms(self) -> int:
+        """For how long no leader was heard of; 0 while that is no longer than one may be silent."""
+        ...
+
+    @property
+    def voters_heard(self) -> str:
+        """How many voters answer, in words."""
+        ...
+
     async def leader_changed(self) -> None:
         """Return at the next change of the leader, of its epoch, or of `is_leaderless`."""
         ...
@@ -121,6 +131,7 @@ class ControllerChannel:
         timeout_ms: int,
         version: int | None = None,
         request_class: str = CONTROL_REQUESTS,
+        leaderless_ms_max: int | None = None,
     ) -> R:
         """Send a request to the active controller; after NOT_CONTROLLER, or no answer, to the next one.
 
@@ -129,6 +140,7 @@ class ControllerChannel:
             response: the class of its answer.
             version: the very version to use; by default the highest that both sides have.
             request_class: requests of one class are answered in turn. What must not wait for others has one of its own.
+            leaderless_ms_max: once nobody has led the quorum for so long, the time is over; None to wait all the same.
 
         Raises:
             KafkaError: REQUEST_TIMED_OUT: no controller answered within `timeout_ms`; the text says what was in the
@@ -137,33 +149,51 @@ class ControllerChannel:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
-        reason = "no controller is known to lead the metadata quorum"
-        failures = 0
+        reason = ""
+
+        async def ask() -> R:
+            nonlocal reason
+            failures = 0
+            while True:
+                if self._is_closed:
+                    raise _closed()
+                address = self._leader.leader_address
+                if address is None:
+                    await self._leader.leader_changed()
+                    continue
+                left_ms = max(int((deadline - loop.time()) * 1000), 1)
+                request = self._request(
+                    address, message, response, timeout_ms=left_ms, version=version, request_class=request_class
+                )
+                try:
+                    answer = await unless(request, self._moved(address))  # whoever is asked then has no answer
+                except NetworkError as error:
+                    reason = str(error)
+                else:
+                    if answer is not None and not says_not_controller(answer):
+                        return answer
+                    reason = f"{address} is not the active controller any more"
+                failures += 1
+                await unless(asyncio.sleep(self._backoff.delay_ms(failures) / 1000), self._moved(address))
+
         try:
             async with asyncio.timeout_at(deadline):
-                while True:
-                    if self._is_closed:
-                        raise _closed()
-                    address = self._leader.leader_address
-                    if address is None:
-                        await self._leader.leader_changed()
-                        continue
-                    left_ms = max(int((deadline - loop.time()) * 1000), 1)
-                    request = self._request(
-                        address, message, response, timeout_ms=left_ms, version=version, request_class=request_class
-                    )
-                    try:
-                        answer = await unless(request, self._moved(address))  # whoever is asked then has no answer
-                    except NetworkError as error:
-                        reason = str(error)
-                    else:
-                        if answer is not None and not says_not_controller(answer):
-                            return answer
-                        reason = f"{address} is not the active controller any more"
-                    failures += 1
-                    await unless(asyncio.sleep(self._backoff.delay_ms(failures) / 1000), self._moved(address))
+                asked = ask() if leaderless_ms_max is None else unless(ask(), self._lost(leaderless_ms_max))
+                answer = await asked
         except TimeoutError:
-            raise refusal(Code.REQUEST_TIMED_OUT, f"no answer of the controller in {timeout_ms} ms: {reason}") from None
+            answer = None
+        if answer is not None:
+            return answer
+        if self._leader.leaderless_ms or self._leader.leader_address is None:
+            why = f"no controller leads the metadata quorum: {self._leader.voters_heard}"
+        else:
+            why = f"no answer of the controller in {timeout_ms} ms: {reason or 'it was asked'}"
+        raise refusal(Code.REQUEST_TIMED_OUT, why)
+
+    async def _lost(self, leaderless_ms_max: int) -> None:
+        """Return once nobody has led for so long."""
+        while (left_ms := leaderless_ms_max - self._leader.leaderless_ms) > 0:
+            await asyncio.sleep(left_ms / 1000)
 
     async def close(self) -> None:
         """Close the connection. Requests under way fail."""

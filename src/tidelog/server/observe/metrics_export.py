@@ -25,12 +25,15 @@ from tidelog.coordinator.groups.consumer.group import ConsumerGroupState
 from tidelog.coordinator.groups.group import GroupState
 from tidelog.coordinator.transactions import TransactionState
 from tidelog.records import KERNEL_IS_COMPILED
+from tidelog.server.quorum.living_voters import known_voters
 from tidelog.server.settings.metrics import BUCKET_SHIFT, NodeMetrics, RequestTimes
 from tidelog.server.transport.connections import Refused
 from tidelog.server.transport.server_connection import Closed
 
 if TYPE_CHECKING:
+    from tidelog.base.ids import BrokerId
     from tidelog.metadata import MetadataImage
+    from tidelog.replica import LeaderReplica
     from tidelog.server.observe.observed_node import ObservedNode
     from tidelog.server.replication.partition import Partition
 
@@ -77,6 +80,7 @@ def collect(node: ObservedNode, room: Mapping[str, tuple[int, int]]) -> _Familie
         *_about_topics(node, metrics),
         *_about_partitions(node),
         *_about_metadata(node),
+        *_about_quorum(node),
         *_about_groups(node),
         *_about_share_groups(node),
         *_about_transactions(node),
@@ -316,7 +320,7 @@ def _by_label(
 
 
 def _about_partitions(node: ObservedNode) -> Iterator[Metric]:
-    led = under_replicated = under_min_isr = at_min_isr = cut_off = moving = lag_max = 0
+    led = under_replicated = under_min_isr = at_min_isr = cut_off = moving = left_bytes = lag_max = 0
     partitions = node.broker.partitions
     for partition in partitions:
         replica = partition.replica
@@ -328,6 +332,7 @@ def _about_partitions(node: ObservedNode) -> Iterator[Metric]:
         if state is not None:
             under_replicated += not replica.isr.issuperset({*state.replicas} - {*state.adding_replicas})
             moving += bool(state.adding_replicas or state.removing_replicas)
+            left_bytes += sum(_bytes_left(partition, replica, broker) for broker in state.adding_replicas)
         in_sync, needed = len(replica.isr), replica.in_sync.size_min
         under_min_isr += in_sync < needed
         at_min_isr += in_sync == needed
@@ -347,6 +352,10 @@ def _about_partitions(node: ObservedNode) -> Iterator[Metric]:
     yield _gauge("tidelog_partitions_leaderless", "Partitions of the cluster that nobody leads.", leaderless)
     yield _gauge("tidelog_partitions_unpreferred", "Partitions that their first replica does not lead.", unpreferred)
     yield _gauge("tidelog_partitions_reassigning", "Led, and on their way to other brokers.", moving)
+    yield _gauge("tidelog_reassignment_bytes_left", "What reassignments have to copy from here.", left_bytes)
+    yield _gauge(
+        "tidelog_log_move_bytes_left", "What moves between directories have to copy.", node.broker.moves.bytes_left
+    )
     yield _gauge("tidelog_replica_lag_records_max", "What the slowest follower of a partition led here lacks.", lag_max)
     shrinks, expands = replication.isr_shrinks, replication.isr_expands
     yield _counter("tidelog_isr_shrinks", "Times the in-sync replicas of a partition led here became fewer.", shrinks)
@@ -358,6 +367,15 @@ def _about_partitions(node: ObservedNode) -> Iterator[Metric]:
         ["committed"],
         (([text], count) for text, count in zip(("yes", "unknown", "no"), truncated, strict=True)),
     )
+
+
+def _bytes_left(partition: Partition, replica: LeaderReplica, broker: BrokerId) -> int:
+    """About how much a replica that is being added lacks until it is in sync."""
+    if broker in replica.isr:
+        return 0
+    progress = replica.followers.progress.get(broker)
+    end_offset = None if progress is None else progress.end_offset
+    return partition.log.segments.size_bytes_from(partition.log.log_start_offset if end_offset is None else end_offset)
 
 
 def _about_each_partition(node: ObservedNode) -> Iterator[Metric]:
@@ -410,6 +428,25 @@ def _about_metadata(node: ObservedNode) -> Iterator[Metric]:
         node.unclean_elections,
     )
     yield _gauge("tidelog_brokers", "Brokers in the metadata that are not fenced.", _active_brokers(node))
+
+
+def _about_quorum(node: ObservedNode) -> Iterator[Metric]:
+    """What this node does not know has no sample."""
+    voters = GaugeMetricFamily("tidelog_quorum_voters", "Voters of the metadata quorum.")
+    living = GaugeMetricFamily("tidelog_quorum_voters_living", "Voters that fetch from this leader, or answer.")
+    lag = GaugeMetricFamily("tidelog_quorum_voter_lag_records", "Metadata that a voter lacks.", labels=["voter"])
+    quorum = None if node.member is None else node.member.quorum
+    if quorum is not None:
+        ids, alive = known_voters(quorum), quorum.living_voters
+        if ids is not None:
+            voters.add_metric([], len(ids))
+        if alive is not None:
+            living.add_metric([], len(alive))
+        described = quorum.describe().voters
+        ends = {one.key.node_id: one.log_end_offset for one in described if one.log_end_offset is not None}
+        for voter, end_offset in ends.items():
+            lag.add_metric([str(voter)], max(ends.get(quorum.node_id, end_offset) - end_offset, 0))
+    yield from (voters, living, lag)
 
 
 def _active_brokers(node: ObservedNode) -> int:

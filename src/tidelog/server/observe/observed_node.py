@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tidelog.server.broker.broker import Broker
     from tidelog.server.groups.group_coordinators import GroupCoordinators
     from tidelog.server.quorum.controller import Controller
+    from tidelog.server.quorum.metadata_quorum import MetadataQuorum
     from tidelog.server.settings.config import NodeConfig
     from tidelog.server.settings.metrics import NodeMetrics
     from tidelog.server.share_fetching.share_fetching import ShareFetching
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
     from tidelog.server.transactions.transaction_coordinators import TransactionCoordinators
     from tidelog.server.transport.connections import Connections
     from tidelog.server.transport.listeners import Listeners
+
+
+class ObservedMember(Protocol):
+    """What takes part in the cluster."""
+
+    @property
+    def quorum(self) -> MetadataQuorum: ...
 
 
 class ObservedNode(Protocol):
@@ -43,6 +51,11 @@ class ObservedNode(Protocol):
     def image(self) -> MetadataImage: ...
     @property
     def listeners(self) -> Listeners: ...
+    @property
+    def member(self) -> ObservedMember | None:
+        """None while the node starts."""
+        ...
+
     @property
     def metrics(self) -> NodeMetrics | None: ...
     @property

@@ -42,6 +42,7 @@ from tidelog.quorum.values import (
 from tidelog.server.quorum.controller import Controller
 from tidelog.server.quorum.foreign_clusters import ForeignClusters
 from tidelog.server.quorum.leaderless import warn_while_leaderless
+from tidelog.server.quorum.living_voters import living_voters, voters_heard
 from tidelog.server.quorum.metadata_log import encode_decision
 from tidelog.server.quorum.metadata_storage import MetadataStorage
 from tidelog.server.quorum.notifier import Notifier
@@ -119,6 +120,7 @@ class MetadataQuorum:
         self._is_loading = False
         self.is_lost = opened.state.is_lost
         self._known_leader: tuple[BrokerId | None, LeaderEpoch | None] = (None, None)
+        self._leader_heard_ms = clock.now_ms()
         self._is_refused = False
         self._leader_changed = Notifier()
         self._commit_changed = Notifier()
@@ -203,6 +205,29 @@ class MetadataQuorum:
     def is_leaderless(self) -> bool:
         """See `LeaderSource`."""
         return self.leader_address is None and not self._is_refused
+
+    @property
+    def leaderless_ms(self) -> int:
+        """For how long no leader was heard of; 0 until that is longer than one that lives is ever silent.
+
+        Who led last is known for longer than that: until there is another.
+        """
+        if self.is_leader or self._is_loading:
+            return 0
+        contact_ms = self._machine.standing.last_contact_ms
+        heard_ms = self._leader_heard_ms if contact_ms is None else max(contact_ms, self._leader_heard_ms)
+        silent_ms = self._clock.now_ms() - heard_ms
+        return silent_ms if silent_ms > self.config.settings.fetch_timeout_ms else 0
+
+    @property
+    def living_voters(self) -> tuple[BrokerId, ...] | None:
+        """See `living_voters`."""
+        return living_voters(self, self._clock.now_ms())
+
+    @property
+    def voters_heard(self) -> str:
+        """See `voters_heard`."""
+        return voters_heard(self, self._clock.now_ms())
 
     async def leader_changed(self) -> None:
         """Return at the next change of the leader, of its epoch, or of the voters."""
@@ -515,6 +540,10 @@ class MetadataQuorum:
     def _note_role(self) -> None:
         """What the machine has become: an active controller that leads no more is none from this moment on."""
         machine, controller = self._machine, self.controller
+        if machine.standing.role is Role.LEADER:
+            self._leader_heard_ms = self._clock.now_ms()
+        elif machine.standing.last_contact_ms is not None:
+            self._leader_heard_ms = machine.standing.last_contact_ms
         if controller.is_active:
             leads = machine.standing.role is Role.LEADER and machine.standing.leader_epoch == controller.leader_epoch
             if not leads:

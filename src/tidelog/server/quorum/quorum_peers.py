@@ -53,6 +53,7 @@ class QuorumPeers:
     Attributes:
         fetch_version_max: of Fetch; for those who want to see what an older peer does.
         unanswered: whoever did not answer the last request, with what was in the way.
+        answering: whoever did.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class QuorumPeers:
     ) -> None:
         self.fetch_version_max: int | None = None
         self.unanswered: dict[BrokerId, str] = {}
+        self.answering: set[BrokerId] = set()
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._endpoints = endpoints
@@ -168,12 +170,14 @@ class QuorumPeers:
             answered = answer_of(peer_request, response)
         except TidelogError as error:
             self.unanswered[target] = str(error)
+            self.answering.discard(target)
             self._is_refused |= isinstance(error, KafkaError) and error.code == Code.INCONSISTENT_CLUSTER_ID
             self._log_refusal(target, error)
             self._host.on_unanswered(number)
             return
         self._has_answer = True
         self.unanswered.pop(target, None)
+        self.answering.add(target)
         for node_id, address in answered.addresses.items():
             self.on_address(node_id, address)
         self._host.on_answered(number, answered.answer, answered.records)
