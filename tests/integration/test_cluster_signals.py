@@ -11,6 +11,7 @@ from support.fixtures.waiting import wait_until
 from support.nodes.cli import tidelog
 from support.nodes.cluster import PROMPT, Cluster
 from support.nodes.metrics import samples, why_not_ready
+from tidelog import Factory
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.descriptions import NewTopic
@@ -107,3 +108,34 @@ def test_without_a_quorum_nodes_are_not_ready_and_commands_say_who_answers(clust
     for node in lost:
         node.wait_until_serving()
     wait_until(lambda: [why_not_ready(node) for node in cluster.running] == [None] * 3, "all are ready again")
+
+
+def test_the_lag_of_groups_is_known_wherever_their_partitions_are(cluster: Cluster, topic: str) -> None:
+    """One replica of each partition: two of three coordinators have to ask another node."""
+    nodes = list(cluster.nodes)
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, replica_assignments={index: [node] for index, node in enumerate(nodes)})])
+    cluster.wait_until_in_sync(topic)
+    for index in range(len(nodes)):
+        leader = cluster.leader_of(topic, index)
+        with leader.ask(leader.port) as client:
+            for _ in range(5):
+                assert client.produce(topic, batch_of(b"v"), partition=index).error_code == 0
+    group = f"{topic}-group"
+    with Factory(cluster.bootstrap).consumer(group_id=group) as consumer:
+        places = [TopicPartition(topic, PartitionIndex(index)) for index in range(len(nodes))]
+        consumer.assign(places)
+        consumer.commit(dict.fromkeys(places, 3))
+    coordinator = cluster.coordinator_of(group)
+
+    def shown() -> dict[str, float]:
+        found = samples(coordinator)
+        keys = [name for name, labels in found if labels == (group, topic)]
+        return {name.removeprefix("tidelog_group_lag_"): found[name, (group, topic)] for name in keys}
+
+    wait_until(lambda: shown().get("records") == 2 * len(nodes), lambda: f"all partitions count: {shown()}")
+    assert shown()["seconds"] > 1_000_000, "batches are of 2023, where the coordinator has the partition"
+    for node in cluster.running:
+        if node is not coordinator:
+            assert not any(labels == (group, topic) for _, labels in samples(node))
+    assert samples(coordinator)["tidelog_group_lag_unknown_partitions", ("records",)] == 0

@@ -365,6 +365,20 @@ class Log:
         segments = self.segments.overlapping(self.log_start_offset, end_offset)
         return first_at_or_after(segments, timestamp, start_offset=self.log_start_offset, end_offset=end_offset)
 
+    def timestamp_from(self, offset: Offset) -> int | None:
+        """When the batch began that holds `offset`, or the first above it: the time of its first record, in ms.
+
+        Only the batch's header is read. None where there is no such batch, or it has no time.
+
+        Raises:
+            CorruptLogError, DiskError: the place cannot be read.
+        """
+        header = self.segments.header_from(max(offset, self.log_start_offset))
+        if header is None:
+            return None
+        timestamp = header.max_timestamp if header.is_log_append_time else header.base_timestamp
+        return None if timestamp < 0 else timestamp
+
     def max_timestamp_offset(self, end_offset: Offset | None = None) -> TimestampOffset | None:
         """The first record with the largest timestamp below `end_offset` (the log end); None if there is none."""
         self._check_usable()

@@ -293,6 +293,16 @@ class Segments:
                     return found
         return LogSlice(self.active.file, self.active.size_bytes, 0, [], lambda _: Offset(offset))
 
+    def header_from(self, offset: int) -> BatchHeader | None:
+        """Of the batch that holds `offset`, or of the first above it; None if there is none."""
+        for segment in self._segments[self._index_of(offset) :]:
+            if segment is not self.active:
+                self._keep_warm(segment)
+            position = segment.position_of(offset)
+            if position < segment.size_bytes:
+                return next(segment.headers(position, position + 1))[1]
+        return None
+
     # Aborted transactions.
 
     def note_aborted(self, entry: AbortedEntry) -> None:

@@ -61,6 +61,7 @@ from tidelog.wire import ConsistencyState
 
 if TYPE_CHECKING:
     from tidelog.server.api.slow_requests import SlowRequestLog
+    from tidelog.server.groups.group_lags import GroupLags
     from tidelog.server.observe.metrics_listener import MetricsListener
     from tidelog.server.settings.metrics import NodeMetrics
     from tidelog.wire.messages.api_56_alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -85,6 +86,7 @@ class Node:
         executor: takes whatever may wait for the disk.
 
     Attributes:
+        group_lags: how far groups lag; None unless it is shown.
         failure: done when this node cannot go on, be it while it starts or later, with the reason.
         member: what takes part in the cluster; None until the files are open and the ports are bound.
         metrics: what is counted; None unless somebody wants to know.
@@ -151,6 +153,7 @@ class Node:
             partitions_max=config.fetch_session_partitions,
         )
         self.metrics: NodeMetrics | None = None
+        self.group_lags: GroupLags | None = None
         self._slow_requests: SlowRequestLog | None = None
         self._metrics_listener: MetricsListener | None = None
         self._set_up_metrics()
@@ -479,6 +482,10 @@ class Node:
         from tidelog.server.settings.metrics import NodeMetrics
 
         self.metrics = NodeMetrics(config.metrics_topics_max)
+        if config.metrics_listener is not None:
+            from tidelog.server.groups.group_lags import GroupLags
+
+            self.group_lags = GroupLags(self.groups, self.broker, self.clock, config.metrics_group_topics_max)
         if config.slow_request_log_ms is not None:
             from tidelog.server.api.slow_requests import SlowRequestLog
 

@@ -17,7 +17,8 @@ from tidelog.base.ids import Offset
 from tidelog.coordinator.groups.share.states import TopicStates
 from tidelog.metadata.features import SHARE_VERSION, SHARE_VERSION_SERVED
 from tidelog.server.api.handlers import api_90_describe_share_group_offsets as handler
-from tidelog.server.groups.share_group_positions import Place, SharePosition
+from tidelog.server.groups.partition_ends import Place
+from tidelog.server.groups.share_group_positions import SharePosition
 from tidelog.server.transport.turns import TURN_SIZE
 from tidelog.wire.messages.api_90_describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,

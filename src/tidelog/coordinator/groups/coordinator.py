@@ -101,6 +101,16 @@ class GroupCoordinator:
         return self._journal.state.offsets_count
 
     @property
+    def groups_with_offsets(self) -> list[str]:
+        """The ids of the groups, of either protocol, that have committed offsets here."""
+        return list(self._journal.state.offsets)
+
+    def offsets_by_topic(self, group_id: str) -> list[tuple[str, list[tuple[int, bytes]]]]:
+        """The committed offsets of a group: by topic, the partitions with the values that `decode_offset` reads."""
+        found = self._journal.state.offsets.get(group_id, {})
+        return [(topic, list(positions.items())) for topic, positions in found.items()]
+
+    @property
     def topics(self) -> frozenset[str]:
         """The topics in which there are offsets, be they pending."""
         state = self._journal.state

@@ -198,6 +198,14 @@ METRICS_TOPICS_MAX = ConfigKey(
     "Tidelog's own: how many topics have metrics of their own; the rest are added up under one name.",
     minimum=0,
 )
+METRICS_GROUP_TOPICS_MAX = ConfigKey(
+    "metrics.group.topics.max",
+    INT,
+    "1000",
+    "Tidelog's own: how many pairs of a group and a topic have a lag of their own; the rest are added up under one "
+    "name, and counted.",
+    minimum=0,
+)
 METRICS_PARTITIONS_ENABLE = ConfigKey(
     "metrics.partitions.enable",
     BOOLEAN,

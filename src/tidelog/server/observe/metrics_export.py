@@ -25,8 +25,9 @@ from tidelog.coordinator.groups.consumer.group import ConsumerGroupState
 from tidelog.coordinator.groups.group import GroupState
 from tidelog.coordinator.transactions import TransactionState
 from tidelog.records import KERNEL_IS_COMPILED
+from tidelog.server.groups.group_lags import MeasuredLags
 from tidelog.server.quorum.living_voters import known_voters
-from tidelog.server.settings.metrics import BUCKET_SHIFT, NodeMetrics, RequestTimes
+from tidelog.server.settings.metrics import BUCKET_SHIFT, OTHER_TOPICS, NodeMetrics, RequestTimes
 from tidelog.server.transport.connections import Refused
 from tidelog.server.transport.server_connection import Closed
 
@@ -82,6 +83,7 @@ def collect(node: ObservedNode, room: Mapping[str, tuple[int, int]]) -> _Familie
         *_about_metadata(node),
         *_about_quorum(node),
         *_about_groups(node),
+        *_about_lags(node),
         *_about_share_groups(node),
         *_about_transactions(node),
         *_about_disks(node, metrics, room),
@@ -496,6 +498,30 @@ def _about_groups(node: ObservedNode) -> Iterator[Metric]:
         "tidelog_group_memory_bytes",
         "About the memory of the groups that are coordinated here.",
         node.groups.memory_bytes,
+    )
+
+
+def _about_lags(node: ObservedNode) -> Iterator[Metric]:
+    """What is not known has no sample."""
+    labels = ["group", "topic"]
+    records = GaugeMetricFamily("tidelog_group_lag_records", "Records that a group has not read.", labels=labels)
+    seconds = GaugeMetricFamily("tidelog_group_lag_seconds", "How old what it reads next is.", labels=labels)
+    measured = MeasuredLags() if node.group_lags is None else node.group_lags.measured
+    for pair, lag in measured.by_topic.items():
+        if lag.records is not None:
+            records.add_metric(pair, lag.records)
+        if lag.seconds is not None:
+            seconds.add_metric(pair, lag.seconds)
+    if measured.others_count:
+        records.add_metric([OTHER_TOPICS] * 2, measured.others_records)
+        seconds.add_metric([OTHER_TOPICS] * 2, measured.others_seconds)
+    yield from (records, seconds)
+    yield _gauge("tidelog_group_lags_left_out", "Pairs that have no lag of their own.", measured.others_count)
+    yield _gauges(
+        "tidelog_group_lag_unknown_partitions",
+        "Partitions that groups read, and whose lag is not known.",
+        "what",
+        (("records", measured.unknown_records), ("seconds", measured.unknown_seconds)),
     )
 
 

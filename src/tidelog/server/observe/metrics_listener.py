@@ -27,6 +27,7 @@ HEAD_SIZE_BYTES_MAX = 8 << 10
 SECONDS_MAX = 10.0
 CONNECTIONS_MAX = 16
 DISK_SECONDS_MAX = 1.0
+LAGS_SECONDS_MAX = 2.0
 
 TEXT = "text/plain; charset=utf-8"
 _REASONS = {
@@ -59,6 +60,7 @@ class MetricsListener:
         self._requests = self._tasks.branch("requests for metrics")
         self._room: dict[str, tuple[int, int]] = {}
         self._looking: asyncio.Task[None] | None = None
+        self._measuring: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int) -> None:
         """Bind the port, and serve metrics from now on.
@@ -140,6 +142,7 @@ class MetricsListener:
                 accepted = value.strip()
         export = await self._executor.run(_load_export)
         await self._look_at_disks()
+        await self._measure_lags()
         families = export.collect(self._node, self._room)
         return await self._executor.run(lambda: export.write_down(families, accepted))
 
@@ -148,6 +151,15 @@ class MetricsListener:
         if self._looking is None or self._looking.done():
             self._looking = self._tasks.start(self._measure_room())
         await asyncio.wait({self._looking}, timeout=DISK_SECONDS_MAX)
+
+    async def _measure_lags(self) -> None:
+        """Have the lag of groups measured, which may have to wait for other brokers: then the last measure is shown."""
+        lags = self._node.group_lags
+        if lags is None:
+            return
+        if self._measuring is None or self._measuring.done():
+            self._measuring = self._tasks.start(lags.measure())
+        await asyncio.wait({self._measuring}, timeout=LAGS_SECONDS_MAX)
 
     async def _measure_room(self) -> None:
         for held in self._node.files.directories:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tidelog.server.api.fetch_sessions import FetchSessions
     from tidelog.server.broker.broker import Broker
     from tidelog.server.groups.group_coordinators import GroupCoordinators
+    from tidelog.server.groups.group_lags import GroupLags
     from tidelog.server.quorum.controller import Controller
     from tidelog.server.quorum.metadata_quorum import MetadataQuorum
     from tidelog.server.settings.config import NodeConfig
@@ -45,6 +46,11 @@ class ObservedNode(Protocol):
     def fetch_sessions(self) -> FetchSessions: ...
     @property
     def files(self) -> LogFiles: ...
+    @property
+    def group_lags(self) -> GroupLags | None:
+        """None where nobody measures them."""
+        ...
+
     @property
     def groups(self) -> GroupCoordinators: ...
     @property

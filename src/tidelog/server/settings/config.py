@@ -73,6 +73,7 @@ class NodeConfig:
     listen_backlog: int
     metrics_listener: Listener | None
     metrics_topics_max: int
+    metrics_group_topics_max: int
     metrics_partitions_enable: bool
     slow_request_log_ms: int | None
     logging_format: str
@@ -133,6 +134,7 @@ class NodeConfig:
             listen_backlog=values[keys.SOCKET_LISTEN_BACKLOG_SIZE],
             metrics_listener=_metrics_listener(values),
             metrics_topics_max=values[keys.METRICS_TOPICS_MAX],
+            metrics_group_topics_max=values[keys.METRICS_GROUP_TOPICS_MAX],
             metrics_partitions_enable=values[keys.METRICS_PARTITIONS_ENABLE],
             slow_request_log_ms=None if slow_ms < 0 else slow_ms,
             logging_format=values[keys.LOGGING_FORMAT],

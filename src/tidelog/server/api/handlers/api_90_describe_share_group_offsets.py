@@ -27,7 +27,8 @@ from tidelog.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from tidelog.server.api.ports import ShareGroupsApi
-    from tidelog.server.groups.share_group_positions import Place, SharePosition
+    from tidelog.server.groups.partition_ends import Place
+    from tidelog.server.groups.share_group_positions import SharePosition
 
 NOT_KNOWN = -1
 ROWS_MAX = 200
