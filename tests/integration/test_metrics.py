@@ -14,19 +14,20 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from support.clients.wire_client import WireClient, batch_of
 from support.fixtures.waiting import wait_until
 from support.load.consumer_member import ConsumerMember
 from support.load.group_member import GroupMember, form, wait_for_coordinator
 from support.load.share_member import ShareMember
+from support.monitoring import documented
 from support.nodes.metrics import metrics_port_of, page, samples
 from support.nodes.node import NodeProcess
+from tidelog import Factory
 from tidelog.base.errors import Code
+from tidelog.base.ids import PartitionIndex, TopicPartition
 
-ROOT = Path(__file__).parents[2]
-DOC = ROOT / "docs" / "observability.md"
-ALERTS = ROOT / "docs" / "alerts.yml"
 TOPIC = "metrics"
 SECONDS_MAX = 60.0
 
@@ -54,37 +55,29 @@ def exported(node: NodeProcess) -> dict[str, str]:
     return {name: kind for name, kind in types.items() if not name.endswith("_created")}
 
 
-def documented() -> dict[str, str]:
-    rows = re.findall(r"^\| `([a-z_]+)` \| (counter|gauge|histogram)\b", DOC.read_text(), re.MULTILINE)
-    assert len(rows) == len(dict(rows)), "a metric is listed twice"
-    return dict(rows)
-
-
 def test_the_docs_list_what_is_exported_and_nothing_else(watched: NodeProcess) -> None:
-    assert documented() == exported(watched)
+    assert {name: one.kind for name, one in documented().items()} == exported(watched)
 
 
-def test_every_alert_is_about_metrics_that_there_are() -> None:
-    """And has what Prometheus wants of it."""
-    text = ALERTS.read_text()
-    alerts = re.split(r"^      - alert: ", text, flags=re.MULTILINE)[1:]
-    assert len(alerts) > 10
-    known = documented()
-    histograms = {
-        f"{name}_{part}" for name, kind in known.items() if kind == "histogram" for part in ("bucket", "sum", "count")
-    }
-    seen = set()
-    for alert in alerts:
-        lines = alert.splitlines()
-        keys = [line.strip().partition(":")[0] for line in lines[1:]]
-        assert [key for key in keys if key != "for"] == ["expr", "labels", "annotations", "summary"], lines[0]
-        expression = lines[1].partition("expr:")[2]
-        assert expression.count("(") == expression.count(")"), lines[0]
-        named = re.findall(r"\b(?:tidelog|process)_[a-z_]+", expression)
-        assert named or "up{" in expression, lines[0]
-        assert set(named) <= known.keys() | histograms, lines[0]
-        seen.add(lines[0])
-    assert len(seen) == len(alerts), "two alerts have one name"
+def test_the_docs_list_the_labels_that_are_exported(watched: NodeProcess) -> None:
+    """Of all metrics that have samples at a node by now."""
+    with WireClient(watched.port) as client:
+        client.create_topic("labelled")
+        assert client.produce("labelled", batch_of(b"v")).error_code == 0
+        assert client.produce("labelled", batch_of(b"v"), partition=9).error_code != 0
+        assert client.fetch("labelled", 1, wait_ms=30).error_code == 0
+    with Factory(watched.bootstrap).consumer(group_id="labelled") as consumer:
+        consumer.assign([TopicPartition("labelled", PartitionIndex(0))])
+        consumer.commit({TopicPartition("labelled", PartitionIndex(0)): 0})
+    wait_until(lambda: ("tidelog_group_lag_records", ("labelled", "labelled")) in samples(watched), "it is measured")
+    known, seen = documented(), set()
+    for family in text_string_to_metric_families(page(watched)[1]):
+        for sample in family.samples:
+            name = sample.name if family.type != "histogram" else family.name
+            if not sample.name.endswith("_created"):
+                assert sample.labels.keys() - {"le"} == set(known[name].labels), sample
+                seen.add(name)
+    assert known.keys() == seen
 
 
 def test_requests_errors_and_topics_are_counted(watched: NodeProcess) -> None:
