@@ -59,7 +59,7 @@ def quantile(share: float, histogram: str, by: str, selector: str = "@") -> str:
     return f"histogram_quantile({share}, {rate(histogram + '_bucket', f'{by}, le', selector)})"
 
 
-OF_CONSUMERS = rate("tidelog_topic_fetched_bytes_total", "topic", '@,reader="consumer"')
+OF_CONSUMERS = rate("tidelog_topic_fetched_bytes_total", "topic", '@,reader!="follower"')
 
 ROWS: dict[str, tuple[Stat | Graph, ...]] = {
     "Is all well?": (
@@ -127,7 +127,7 @@ ROWS: dict[str, tuple[Stat | Graph, ...]] = {
                     "{{topic}}",
                 ),
             ),
-            "Bytes of batches in answers to consumers.",
+            "Bytes of batches in answers to consumers, and to members of share groups.",
             "Bps",
         ),
         Graph(

@@ -90,7 +90,7 @@ def test_without_a_quorum_nodes_are_not_ready_and_commands_say_who_answers(clust
     for node in lost:
         node.kill()
     wait_until(lambda: why_not_ready(left) is not None, left.log[-1_000:], seconds=60)
-    heard = f"1 of the 3 voters of the metadata quorum answer node {left.node_id} ({left.node_id}), and 2 are needed"
+    heard = f"1 of the 3 voters of the metadata quorum answers node {left.node_id} ({left.node_id}), and 2 are needed"
     wait_until(lambda: heard in (why_not_ready(left) or ""), lambda: f"{why_not_ready(left)}")
     why = why_not_ready(left) or ""
     assert "no active controller has been heard of for " in why

@@ -27,6 +27,13 @@ from support.nodes.node import NodeProcess
 from tidelog import Factory
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex, TopicPartition
+from tidelog.wire import ApiKey
+from tidelog.wire.messages.api_78_share_fetch import (
+    ShareFetchPartition,
+    ShareFetchRequest,
+    ShareFetchResponse,
+    ShareFetchTopic,
+)
 
 TOPIC = "metrics"
 SECONDS_MAX = 60.0
@@ -144,6 +151,47 @@ def test_groups_are_counted_by_their_kind(watched: NodeProcess) -> None:
     for kind in ("", "consumer_", "share_"):
         assert found[f"tidelog_{kind}groups", ("Stable",)] == found[f"tidelog_{kind}group_members", ()] == 0
         assert found[f"tidelog_{kind}groups", ("Empty",)] == 1
+
+
+def test_what_share_groups_fetch_is_counted_apart(watched: NodeProcess) -> None:
+    topic, batch, before = "shared", batch_of(b"x" * 1_000), fetched_bytes(watched)
+    with WireClient(watched.port) as client, closing(ShareMember(watched.port, "sharing")) as member:
+        client.create_topic(topic)
+        wait_for_coordinator(client, "sharing")
+        wait_until(lambda: member.join(topic) is Code.NONE, "its coordinator serves")
+        wait_until(lambda: member.partition_count or member.beat() is not Code.NONE, "it is assigned the partition")
+        (topic_id,) = member.assigned
+        asked = [ShareFetchTopic(topic_id, [ShareFetchPartition(0)])]
+        read, epoch = 0, 0
+        while not read:  # the first begins at the end of the log
+            request = ShareFetchRequest(
+                group_id="sharing",
+                member_id=member.member_id,
+                share_session_epoch=epoch,
+                max_wait_ms=100,
+                min_bytes=1,
+                max_records=10,
+                batch_size=10,
+                topics=[] if epoch else asked,
+            )
+            answer = client.ask(ApiKey.SHARE_FETCH, 1, request, ShareFetchResponse)
+            assert answer.error_code == 0, answer.error_message
+            read = sum(len(row.records or b"") for one in answer.responses for row in one.partitions)
+            epoch += 1
+            assert client.produce(topic, batch).error_code == 0
+        assert member.leave() is Code.NONE
+    after = fetched_bytes(watched)
+    assert after["share_group"] - before["share_group"] == read
+    assert after["consumer"] == before["consumer"]
+
+
+def fetched_bytes(node: NodeProcess) -> dict[str, float]:
+    """By who fetched, of all topics together."""
+    found: dict[str, float] = {}
+    for (name, labels), value in samples(node).items():
+        if name == "tidelog_topic_fetched_bytes_total":
+            found[labels[0]] = found.get(labels[0], 0) + value
+    return found
 
 
 def test_transactions_are_counted(watched: NodeProcess) -> None:

@@ -47,7 +47,7 @@ def test_a_lost_quorum_is_said_with_how_many_answer() -> None:
             why = node.not_ready
             assert why is not None
             assert "no active controller has been heard of for 3 s" in why
-            assert f"1 of the 3 voters of the metadata quorum answer node {node.config.node_id} ({left})" in why
+            assert f"1 of the 3 voters of the metadata quorum answers node {node.config.node_id} ({left})" in why
             assert "and 2 are needed" in why
             for node_id in dead:
                 assert f"node {node_id} does not answer (" in why

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import Any
 
 from tidelog.base.errors import Code, InvariantBrokenError, KafkaError, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
@@ -33,9 +33,6 @@ from tidelog.wire.messages.api_01_fetch import (
     PartitionData,
 )
 
-if TYPE_CHECKING:
-    from tidelog.server.settings.metrics import FetchedBytes
-
 ZSTD_FROM_VERSION = 10
 
 READ_AT_ONCE_MAX = 200
@@ -54,7 +51,7 @@ class FetchReading:
         reads_zstd: whether the version of the request says that the reader does.
         reads_from_followers: likewise.
         now_ms: the clock: a fetch of a follower that is read again proves once more what it has.
-        fetched: counts what is answered; None where nobody counts.
+        fetched_bytes: counts what is answered, by topic; None where nobody counts.
 
     Attributes:
         must_answer: something was found that the reader has to know at once.
@@ -72,7 +69,7 @@ class FetchReading:
         reads_zstd: bool,
         reads_from_followers: bool,
         now_ms: Callable[[], int],
-        fetched: FetchedBytes | None = None,
+        fetched_bytes: dict[Any, int] | None = None,
     ) -> None:
         self.must_answer = not session.partitions
         self.not_cached: list[NotCachedError] = []
@@ -92,7 +89,7 @@ class FetchReading:
         self._min_bytes = min(request.min_bytes, self._size_bytes_max)
         self._look_ups = 0
         self._throttle = broker.replication.leader_throttle
-        self._fetched_bytes = None if fetched is None else fetched.of(is_follower=self._replica_id >= 0)
+        self._fetched_bytes = fetched_bytes
         if self._replica_id >= 0:
             broker.replication.on_follower_fetched(BrokerId(self._replica_id), request.max_wait_ms)
 

@@ -288,14 +288,13 @@ def _about_topics(node: ObservedNode, metrics: NodeMetrics) -> Iterator[Metric]:
         ("tidelog_topic_deleted_records", "Offsets by which log starts moved (retention, DeleteRecords).", deleted),
     ):
         yield _counters(name, doc, ["topic"], (([label], value) for label, value in sorted(column.items())))
-    fetched = metrics.requests.fetched
     yield _counters(
         "tidelog_topic_fetched_bytes",
         "Bytes of batches in answers to fetches.",
         ["topic", "reader"],
         (
             ([label, reader], value)
-            for reader, by_topic in (("consumer", fetched.of_consumers), ("follower", fetched.of_followers))
+            for reader, by_topic in metrics.requests.fetched.by_reader.items()
             for label, value in sorted(_by_label(by_topic, image, metrics, sizes).items())
         ),
     )

@@ -62,5 +62,6 @@ def voters_heard(quorum: MetadataQuorum, now_ms: int) -> str:
     if quorum.is_lost and quorum.node_id in ids:
         silent.append(f"node {quorum.node_id}, this one, lost what it kept for the quorum and does not count")
     named = f" ({', '.join(map(str, living))})" if living else ""
-    voters = f"{len(living)} of the {len(ids)} voters of the metadata quorum answer node {quorum.node_id}{named}"
+    verb = "answers" if len(living) == 1 else "answer"
+    voters = f"{len(living)} of the {len(ids)} voters of the metadata quorum {verb} node {quorum.node_id}{named}"
     return "; ".join([f"{voters}, and {quorum.voters.majority_size} are needed", *silent])

@@ -15,7 +15,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Container
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Literal
 
 from tidelog.wire.api import Api, ApiKey
 from tidelog.wire.schema import Layout, layout_of
@@ -30,6 +30,7 @@ OTHER_TOPICS = "_other"
 """No topic's own label: what the rest are added up under. A topic of this name shares it."""
 FETCHED_TOPICS_MAX = 100_000
 
+Reader = Literal["consumer", "follower", "share_group"]
 NoteErrors = Callable[[Any, dict[int, int]], None]
 """Adds the errors of an answer, by code."""
 
@@ -137,20 +138,18 @@ class RequestTimes:
 
 
 class FetchedBytes:
-    """The bytes of batches in answers to fetches, by topic: its name, or its id where the request had that.
+    """The bytes of batches in answers to fetches.
 
     Attributes:
-        of_consumers: what was read by whoever is no follower.
-        of_followers: what was replicated.
+        by_reader: and by topic: its name, or its id where the request had that.
     """
 
     def __init__(self) -> None:
-        self.of_consumers: dict[Any, int] = {}
-        self.of_followers: dict[Any, int] = {}
+        self.by_reader: dict[Reader, dict[Any, int]] = {"consumer": {}, "follower": {}, "share_group": {}}
 
-    def of(self, *, is_follower: bool) -> dict[Any, int]:
-        """To be added to, by one answer."""
-        found = self.of_followers if is_follower else self.of_consumers
+    def of(self, reader: Reader) -> dict[Any, int]:
+        """By topic; to be added to, by one answer."""
+        found = self.by_reader[reader]
         if len(found) > FETCHED_TOPICS_MAX:
             found.clear()  # nobody looked since so many topics came and went
         return found

@@ -29,6 +29,7 @@ from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse, Node
 
 if TYPE_CHECKING:
     from tidelog.server.api.ports import DataApi
+    from tidelog.server.settings.metrics import Reader
 
 TOPIC_IDS_FROM_VERSION = 13
 LEADERS_FROM_VERSION = 16
@@ -101,6 +102,7 @@ def _read(
     node: DataApi, request: FetchRequest, context: RequestContext, session: FetchSession
 ) -> FetchResponse | Awaitable[FetchResponse]:
     reads_zstd = context.header.api_version >= ZSTD_FROM_VERSION
+    reader: Reader = "follower" if session.is_follower else "consumer"
     reading = FetchReading(
         node.broker,
         session,
@@ -109,7 +111,7 @@ def _read(
         reads_zstd=reads_zstd,
         reads_from_followers=context.header.api_version >= FOLLOWERS_FROM_VERSION,
         now_ms=node.clock.now_ms,
-        fetched=None if node.metrics is None else node.metrics.requests.fetched,
+        fetched_bytes=None if node.metrics is None else node.metrics.requests.fetched.of(reader),
     )
     has_ended = True
     try:

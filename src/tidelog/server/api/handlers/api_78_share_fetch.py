@@ -140,8 +140,11 @@ async def _answer(
     context.is_long = context.is_long or len(found) + len(acknowledgements.errors) > ROWS_MAX
     leaders = acknowledgements.leaders
     topics: dict[object, ShareFetchTopicResponse] = {}
+    fetched_bytes = None if node.metrics is None else node.metrics.requests.fetched.of("share_group")
     async for key in in_turns({**found, **acknowledgements.errors}):
         row = _row(node, key, found.get(key), leaders)
+        if fetched_bytes is not None and row.records:
+            fetched_bytes[key[0]] = fetched_bytes.get(key[0], 0) + len(row.records)
         if key in acknowledgements.errors:
             row.acknowledge_error_code, row.acknowledge_error_message = acknowledgements.errors[key]
             leader = acknowledgements.leader_for(key)
