@@ -99,7 +99,7 @@ def test_without_a_quorum_nodes_are_not_ready_and_commands_say_who_answers(clust
     found = samples(left)
     assert (found["tidelog_quorum_voters", ()], found["tidelog_quorum_voters_living", ()]) == (3, 1)
     assert found["tidelog_node_ready", ()] == 0
-    for command in (["topics", "create", "never"], ["quorum", "describe"]):
+    for command in (["topics", "create", "never"], ["quorum", "describe"], ["elect", "--type", "preferred", "--all"]):
         said = tidelog(left, *command, status=1)
         assert heard in said
         assert f"node {lost[0].node_id} does not answer (" in said

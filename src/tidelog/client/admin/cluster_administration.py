@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
-from tidelog.base.errors import Code, KafkaError, NetworkError, UnsupportedVersionError
+from tidelog.base.errors import Code, KafkaError, NetworkError, TidelogError, UnsupportedVersionError
 from tidelog.base.ids import PartitionIndex, TopicPartition, parse_uuid, uuid_text
 from tidelog.client.admin.cluster_descriptions import (
     ElectionType,
@@ -99,29 +99,37 @@ class ClusterAdministration:
 
     # The quorum.
     async def describe_quorum(self) -> QuorumDescription:
-        async def send_request() -> QuorumDescription:
-            requested = DescribeQuorumTopic(METADATA_TOPIC, [DescribeQuorumPartition(0)])
-            request = DescribeQuorumRequest(topics=[requested])
-            response = await self._request(await self._controller(), request, DescribeQuorumResponse)
-            raise_first([refused(response.error_code, "the quorum", response.error_message)])
-            rows = [row for topic in response.topics for row in topic.partitions]
-            raise_first(refused(row.error_code, "the quorum", row.error_message) for row in rows)
-            if not rows:
-                raise_first([refused(Code.UNKNOWN_SERVER_ERROR, "the quorum", "the answer leaves it out")])
-            [row] = rows
-            return QuorumDescription(
-                row.leader_id if row.leader_id >= 0 else None,
-                row.leader_epoch,
-                row.high_watermark if row.high_watermark >= 0 else None,
-                tuple(map(_replica, sorted(row.current_voters, key=lambda state: state.replica_id))),
-                tuple(map(_replica, sorted(row.observers, key=lambda state: state.replica_id))),
-                {
-                    node.node_id: tuple(Endpoint(each.name, each.host, each.port) for each in node.listeners)
-                    for node in response.nodes
-                },
-            )
+        return await self._cluster.retrying("describe the quorum", self._describe_quorum_once)
 
-        return await self._cluster.retrying("describe the quorum", send_request)
+    async def _describe_quorum_once(self) -> QuorumDescription:
+        requested = DescribeQuorumTopic(METADATA_TOPIC, [DescribeQuorumPartition(0)])
+        request = DescribeQuorumRequest(topics=[requested])
+        response = await self._request(await self._controller(), request, DescribeQuorumResponse)
+        raise_first([refused(response.error_code, "the quorum", response.error_message)])
+        rows = [row for topic in response.topics for row in topic.partitions]
+        raise_first(refused(row.error_code, "the quorum", row.error_message) for row in rows)
+        if not rows:
+            raise_first([refused(Code.UNKNOWN_SERVER_ERROR, "the quorum", "the answer leaves it out")])
+        [row] = rows
+        return QuorumDescription(
+            row.leader_id if row.leader_id >= 0 else None,
+            row.leader_epoch,
+            row.high_watermark if row.high_watermark >= 0 else None,
+            tuple(map(_replica, sorted(row.current_voters, key=lambda state: state.replica_id))),
+            tuple(map(_replica, sorted(row.observers, key=lambda state: state.replica_id))),
+            {
+                node.node_id: tuple(Endpoint(each.name, each.host, each.port) for each in node.listeners)
+                for node in response.nodes
+            },
+        )
+
+    async def _why_uncontrolled(self) -> str | None:
+        """What is wrong with the quorum, for an answer that has no room to say so; None if that is not known."""
+        try:
+            await self._describe_quorum_once()
+        except TidelogError as error:
+            return str(error) if isinstance(error, KafkaError) and error.code is Code.REQUEST_TIMED_OUT else None
+        return None
 
     async def add_raft_voter(
         self, voter_id: int, directory_id: str, endpoints: Iterable[Endpoint], *, cluster_id: str | None
@@ -174,6 +182,10 @@ class ClusterAdministration:
                 ElectLeadersResponse,
                 min_version=0 if election_type == "preferred" else _ELECT_LEADERS_WITH_TYPES,
             )
+            if response.error_code == Code.REQUEST_TIMED_OUT:
+                rows = (row for topic in response.replica_election_results for row in topic.partition_result)
+                why = next((row.error_message for row in rows if row.error_message), None)
+                raise_first([refused(response.error_code, "the election", why or await self._why_uncontrolled())])
             raise_first([refused(response.error_code, "the election", None)])
             results = {}
             for topic in response.replica_election_results:
