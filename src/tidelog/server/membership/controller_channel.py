@@ -181,14 +181,14 @@ class ControllerChannel:
                 asked = ask() if leaderless_ms_max is None else unless(ask(), self._lost(leaderless_ms_max))
                 answer = await asked
         except TimeoutError:
-            answer = None
+            answer, when = None, f"no answer of the controller in {timeout_ms} ms: "
+        else:
+            when = ""
         if answer is not None:
             return answer
         if self._leader.leaderless_ms or self._leader.leader_address is None:
-            why = f"no controller leads the metadata quorum: {self._leader.voters_heard}"
-        else:
-            why = f"no answer of the controller in {timeout_ms} ms: {reason or 'it was asked'}"
-        raise refusal(Code.REQUEST_TIMED_OUT, why)
+            reason = f"no controller leads the metadata quorum: {self._leader.voters_heard}"
+        raise refusal(Code.REQUEST_TIMED_OUT, when + (reason or "it was asked"))
 
     async def _lost(self, leaderless_ms_max: int) -> None:
         """Return once nobody has led for so long."""
