@@ -35,11 +35,11 @@ def test_what_followers_fetch_is_counted_apart(cluster: Cluster, topic: str) -> 
     name = "tidelog_topic_fetched_bytes_total"
     with leader.ask(leader.port) as client:
         assert client.produce(topic, batch, acks=-1).error_code == 0
-        wait_until(lambda: samples(leader)[name, ("follower", topic)] == 2 * len(batch), "both followers are counted")
+        # A follower that was cut short asks again.
+        wait_until(lambda: samples(leader)[name, ("follower", topic)] >= 2 * len(batch), "both followers are counted")
         assert samples(leader)[name, ("consumer", topic)] == 0
         assert client.fetch(topic, 0).records
     assert samples(leader)[name, ("consumer", topic)] == len(batch)
-    assert samples(leader)[name, ("follower", topic)] == 2 * len(batch)
 
 
 def test_the_active_controller_knows_how_the_voters_are(cluster: Cluster) -> None:
@@ -122,7 +122,7 @@ def test_the_lag_of_groups_is_known_wherever_their_partitions_are(cluster: Clust
             for _ in range(5):
                 assert client.produce(topic, batch_of(b"v"), partition=index).error_code == 0
     group = f"{topic}-group"
-    with Factory(cluster.bootstrap).consumer(group_id=group) as consumer:
+    with Factory(cluster.bootstrap).consumer(group_id=group, enable_auto_commit=False) as consumer:
         places = [TopicPartition(topic, PartitionIndex(index)) for index in range(len(nodes))]
         consumer.assign(places)
         consumer.commit(dict.fromkeys(places, 3))
@@ -134,8 +134,9 @@ def test_the_lag_of_groups_is_known_wherever_their_partitions_are(cluster: Clust
         return {name.removeprefix("tidelog_group_lag_"): found[name, (group, topic)] for name in keys}
 
     wait_until(lambda: shown().get("records") == 2 * len(nodes), lambda: f"all partitions count: {shown()}")
-    assert shown()["seconds"] > 1_000_000, "batches are of 2023, where the coordinator has the partition"
+    wait_until(lambda: shown().get("seconds", 0) > 1_000_000, "batches are of 2023")
     for node in cluster.running:
         if node is not coordinator:
             assert not any(labels == (group, topic) for _, labels in samples(node))
-    assert samples(coordinator)["tidelog_group_lag_unknown_partitions", ("records",)] == 0
+    unknown = "tidelog_group_lag_unknown_partitions", ("records",)
+    wait_until(lambda: samples(coordinator)[unknown] == 0, "every leader has answered")

@@ -73,7 +73,7 @@ def test_the_docs_list_the_labels_that_are_exported(watched: NodeProcess) -> Non
         assert client.produce("labelled", batch_of(b"v")).error_code == 0
         assert client.produce("labelled", batch_of(b"v"), partition=9).error_code != 0
         assert client.fetch("labelled", 1, wait_ms=30).error_code == 0
-    with Factory(watched.bootstrap).consumer(group_id="labelled") as consumer:
+    with Factory(watched.bootstrap).consumer(group_id="labelled", enable_auto_commit=False) as consumer:
         consumer.assign([TopicPartition("labelled", PartitionIndex(0))])
         consumer.commit({TopicPartition("labelled", PartitionIndex(0)): 0})
     wait_until(lambda: ("tidelog_group_lag_records", ("labelled", "labelled")) in samples(watched), "it is measured")
