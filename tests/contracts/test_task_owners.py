@@ -13,6 +13,7 @@ BARE = {"create_task", "ensure_future", "TaskGroup", "Task"}
 KEEPERS = {
     "main.py": "awaits the start of the node, which owns the rest",
     "api/long_requests.py": "awaits the pieces of a request, and cancels them where nobody does any more",
+    "broker/cleaner.py": "awaits the sync that runs beside the first steps of a compaction",
     "transport/server_connection.py": "answers and reads, one at a time, for as long as it is open",
 }
 """Those that keep a task themselves: it awaits or cancels each, and handles whatever is raised."""
