@@ -12,6 +12,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,6 +37,13 @@ for argument do
     [ "$argument" = "{absent}" ] || set -- "$@" "$argument"
 done
 exec "{java}" "$@"
+"""
+
+
+_PYTHON_WRAPPER = """\
+#!/bin/sh
+# Starts Python with pyspark as it is installed. Spark names a zip of it first, which each worker would compile anew.
+PYTHONPATH="${{PYTHONPATH##*/pyspark.zip:*/py4j-*-src.zip:}}" exec "{python}" "$@"
 """
 
 
@@ -87,12 +95,31 @@ def local_session(
     except ImportError:
         raise MissingExtraError("a local Spark", "spark-local") from None
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Those that look for sources and plan reads are started as the driver would be.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = str(worker_python())
     os.environ.update(java_environment())
     builder = SparkSession.builder.appName(name)
     for key, value in {**local_settings(cores=cores, heap=heap), **(settings or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def worker_python(*, cache: Path | None = None) -> Path:
+    """This Python for Spark's workers. Each starts with a quarter of the work if pyspark is installed beside it.
+
+    Args:
+        cache: as in `wrapped_java_home`.
+    """
+    import pyspark
+
+    python = Path(sys.executable)
+    if Path(pyspark.__file__).parents[1] != Path(sysconfig.get_path("purelib")):
+        return python  # a worker may find none but that in the zip
+    try:
+        wrapper = _wrapped("python", python, Path("python"), _PYTHON_WRAPPER.format(python=python), cache)
+    except ConfigError:
+        return python
+    return wrapper / "python" if os.access(wrapper / "python", os.X_OK) else python
 
 
 def java_environment() -> dict[str, str]:
@@ -154,16 +181,24 @@ def wrapped_java_home(java_home: Path, *, cache: Path | None = None) -> Path:
         cache: where to make it; by default a folder of the user's cache, or of the temporary directory if that
             cannot be written. It is made once for each `java_home`, and safe to make from several processes.
     """
+    text = _WRAPPER.format(absent=_ABSENT_MODULE, java=java_home / "bin" / "java")
+    return _wrapped("java", java_home, Path("bin", "java"), text, cache)
+
+
+def _wrapped(kind: str, original: Path, name: Path, text: str, cache: Path | None) -> Path:
+    """The folder of a wrapper of `original`, which is `name` within it."""
     last_error: OSError | None = None
     for folder in [cache] if cache is not None else _cache_folders():
-        home = folder / ("java-" + hashlib.sha256(str(java_home).encode()).hexdigest()[:16])
+        home = folder / f"{kind}-{hashlib.sha256(str(original).encode()).hexdigest()[:16]}"
         try:
-            _write_wrapper(home / "bin" / "java", java_home / "bin" / "java")
+            _write_wrapper(home / name, text)
         except OSError as error:
             last_error = error
             continue
         return home
-    raise ConfigError(f"no folder to put the wrapper of Java into: {last_error}. Set XDG_CACHE_HOME or TMPDIR")
+    raise ConfigError(
+        f"no folder to put the wrapper of {kind.capitalize()} into: {last_error}. Set XDG_CACHE_HOME or TMPDIR"
+    )
 
 
 def _cache_folders() -> list[Path]:
@@ -171,8 +206,7 @@ def _cache_folders() -> list[Path]:
     return [Path(cache, "tidelog"), Path(tempfile.gettempdir(), f"tidelog-{os.getuid()}")]
 
 
-def _write_wrapper(wrapper: Path, java: Path) -> None:
-    text = _WRAPPER.format(absent=_ABSENT_MODULE, java=java)
+def _write_wrapper(wrapper: Path, text: str) -> None:
     wrapper.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if wrapper.parent.stat().st_uid != os.getuid():
         raise PermissionError(f"{wrapper.parent} belongs to another user")

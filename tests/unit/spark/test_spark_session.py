@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tidelog.base.errors import ConfigError
-from tidelog.spark.session import java_environment, java_version, local_settings, wrapped_java_home
+from tidelog.spark.session import java_environment, java_version, local_settings, worker_python, wrapped_java_home
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -99,3 +100,26 @@ def test_nothing_leaves_the_loopback() -> None:
         "127.0.0.1"
     }
     assert settings["spark.ui.enabled"] == "false"
+
+
+def test_workers_take_pyspark_from_where_it_is_installed(tmp_path: Path) -> None:
+    """Spark names its zip, again after the driver's own path has it, and then what the user's PYTHONPATH names."""
+    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tidelog[spark-local]'")
+    python = worker_python(cache=tmp_path / "made here")
+    assert python.is_relative_to(tmp_path)
+    zipped = "/s/python/lib/pyspark.zip:/s/python/lib/py4j-0.10-src.zip:/s/jars/spark-core.jar"
+    program = "import os, sys; print(os.environ['PYTHONPATH'], *sys.argv[1:], sys.executable)"
+    for given in (f"{zipped}:{zipped}:/a b", zipped, "/a b"):
+        environment = {"PYTHONPATH": given}
+        command = [str(python), "-c", program, "it's", ""]
+        said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        path = given.rpartition("/s/python/lib/py4j-0.10-src.zip:")[2]
+        assert said == f"{path} it's  {sys.executable}\n"
+
+
+def test_without_a_place_for_its_wrapper_python_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tidelog[spark-local]'")
+    (tmp_path / "file").write_text("a file where the folder should be")
+    assert worker_python(cache=tmp_path / "file") == Path(sys.executable)
+    monkeypatch.setattr("sysconfig.get_path", lambda _: "/elsewhere")
+    assert worker_python(cache=tmp_path / "cache") == Path(sys.executable)
