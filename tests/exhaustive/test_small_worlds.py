@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from support.examples import examples
 from support.exhaustive.small_stop_world import StopBounds, StopWorld
 from support.exhaustive.small_world import Bounds, SmallWorld
 from support.exhaustive.small_world_search import State, explore
@@ -93,9 +94,10 @@ def test_equal_keys_mean_equal_behaviour(number: int) -> None:
     """
     bounds = WALKED[number]
     taken = SmallWorld(bounds)
-    for seed in range(60):
+    walks = examples(60)
+    for seed in range(walks):
         _walk(taken, Random(seed))
-    for seed in range(60, 90):
+    for seed in range(walks, walks + examples(30)):
         other = SmallWorld(bounds)
         _walk(other, Random(seed))
         _compare(taken, other)

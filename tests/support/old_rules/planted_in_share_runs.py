@@ -157,7 +157,8 @@ def _keep_the_start(self: Reconciliation, kept: Offset, _: LeaderEpoch) -> Offse
 def _release_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SharePartition, "on_member_left", lambda *_: None)
     patch.setattr(SharePartition, "on_tick", lambda *_: None)
-    patch.setattr(share_workload, "PROGRESS_SECONDS_MAX", 20.0)  # no state is missed here
+    # No state is missed here.
+    patch.setattr(share_workload, "POLLS_WITHOUT_PROGRESS_MAX", round(20.0 / share_workload.POLL_SECONDS))
 
 
 PLANTED: Mapping[str, PlantedInShareGroups] = {
