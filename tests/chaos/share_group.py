@@ -6,13 +6,13 @@ Whoever dies, the others are given what it did not accept; and what was accepted
 from __future__ import annotations
 
 import random
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from chaos.in_background import InBackground
 from chaos.nodes import ChaosCluster
-from support.clients.kafka_peer import KAFKA_JARS, java_command
+from support.clients.java_classes import compiled
+from support.clients.kafka_peer import java_command
 from support.fixtures.waiting import wait_until
 from support.load.group_load import Member
 from tidelog.base.errors import TidelogError
@@ -27,7 +27,6 @@ KILLED_EVERY_SECONDS = 15.0
 READ_SECONDS_MAX = 120.0
 ASK_MS_MAX = 5_000
 ENDED_MAX = 12
-COMPILE_SECONDS_MAX = 120.0
 
 Offsets = dict[int, set[int]]
 
@@ -35,7 +34,7 @@ Offsets = dict[int, set[int]]
 class ShareGroup:
     """Its members, each a JVM. It has a thread.
 
-    The compiled program, and what the members say, lie beside the files of the nodes.
+    What the members say lies beside the files of the nodes.
 
     Args:
         dice: says who is killed when.
@@ -60,8 +59,6 @@ class ShareGroup:
 
     def start(self) -> None:
         """Returns when something was accepted."""
-        command = ["javac", "-Xlint:all,-path,-classfile", "-Werror", "-cp", f"{KAFKA_JARS}/*", "-d"]
-        subprocess.run([*command, str(self._home), str(SOURCE)], check=True, timeout=COMPILE_SECONDS_MAX)
         start = {TopicPartition(self._topic, PartitionIndex(one)): 0 for one in range(self._partitions)}
         with Admin(self._cluster.bootstrap) as admin:
             admin.alter_share_group_offsets(GROUP, start)
@@ -103,7 +100,7 @@ class ShareGroup:
         said_path = self._home / f"member-{len(self._members) + len(self._gone)}.txt"
         arguments = ["ShareMember", self._cluster.bootstrap, self._topic, GROUP]
         accepted = self._told("accepted")
-        member = Member(java_command(arguments, classes=self._home), said_path)
+        member = Member(java_command(arguments, classes=compiled(SOURCE)), said_path)
         self._accepted_before[member] = accepted
         self._members.append(member)
 

@@ -1,14 +1,13 @@
-"""Java's clients, compiled against what `make peers` fetched, in one JVM."""
+"""Java's clients in one JVM."""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from support.clients.kafka_peer import KAFKA_JARS, KafkaPeer
+from support.clients.kafka_peer import KafkaPeer
 from support.clients.kafka_tools import KafkaTools
 from support.nodes.node import NodeProcess, StartNode
 
@@ -17,22 +16,8 @@ HEARTBEATS = ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartb
 
 
 @pytest.fixture(scope="session")
-def java_clients(needs_kafka: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
-    classes = tmp_path_factory.mktemp("classes")
-    sources = [str(Path(__file__).parent / name) for name in ("Clients.java", "ShareClients.java")]
-    command = [
-        "javac",
-        "-Xlint:all,-path,-classfile",
-        "-Werror",
-        "-cp",
-        f"{KAFKA_JARS}/*",
-        "-d",
-        str(classes),
-        *sources,
-    ]
-    compiled = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True)
-    assert compiled.returncode == 0, compiled.stderr
-    with KafkaTools(classes=classes) as jvm:
+def java_clients(needs_kafka: None) -> Iterator[KafkaTools]:
+    with KafkaTools(*(Path(__file__).parent / name for name in ("Clients.java", "ShareClients.java"))) as jvm:
         yield jvm
 
 

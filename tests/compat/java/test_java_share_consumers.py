@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from support.clients.confluent import create_topic
-from support.clients.kafka_peer import KafkaPeer
+from support.clients.kafka_peer import TOOL_FLAGS, KafkaPeer
 from support.clients.kafka_tools import KafkaTools
 from support.nodes.node import NodeProcess, StartNode
 
@@ -39,7 +39,7 @@ def sharing(
         yield broker
         broker.close()
         return
-    broker = KafkaPeer(tmp_path_factory.mktemp("kafka"), config=CONFIG)
+    broker = KafkaPeer(tmp_path_factory.mktemp("kafka"), config=CONFIG, flags=TOOL_FLAGS)
     try:
         broker.start()
         yield broker

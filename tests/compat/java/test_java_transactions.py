@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support.clients.java_classes import compiled
 from support.clients.kafka_peer import java_command
 from support.load.copying import ROLES, copy_while_nodes_are_killed
 
@@ -22,4 +23,5 @@ COPIER = Path(__file__).parents[2] / "support" / "clients" / "java" / "Copier.ja
     ],
 )
 def test_each_input_counts_once_whoever_dies(needs_kafka: None, tmp_path: Path, roles: Collection[str]) -> None:
-    copy_while_nodes_are_killed(tmp_path, java_command([str(COPIER)]), "copy", roles)
+    command = java_command([COPIER.stem], classes=compiled(COPIER))
+    copy_while_nodes_are_killed(tmp_path, command, "copy", roles)

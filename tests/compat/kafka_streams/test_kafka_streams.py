@@ -12,6 +12,7 @@ import pytest
 
 from support.clients.committed_reader import CommittedReader
 from support.clients.confluent import DEADLINE_SECONDS
+from support.clients.java_classes import compiled
 from support.clients.java_program import JavaProgram
 from support.clients.kafka_peer import KafkaPeer
 from support.fixtures.waiting import wait_until
@@ -57,8 +58,8 @@ class WordCounts:
         for number in range(instances):
             given = SETTINGS | own | {"state.dir": str(home / f"state-{number}")}
             libraries = f"-Djava.io.tmpdir={home}"  # where RocksDB unpacks its own; a killed process leaves it there
-            arguments = [libraries, str(PROGRAM), SOURCE, TARGET, *(f"{key}={value}" for key, value in given.items())]
-            self.instances.append(JavaProgram(arguments, home / f"instance-{number}.log"))
+            arguments = [libraries, PROGRAM.stem, SOURCE, TARGET, *(f"{key}={value}" for key, value in given.items())]
+            self.instances.append(JavaProgram(arguments, home / f"instance-{number}.log", classes=compiled(PROGRAM)))
         self.written: Counter[bytes] = Counter()
         self.reader = CommittedReader(bootstrap, TARGET, PARTITIONS)
         self._producer = confluent_kafka.Producer(

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from support.clients.kafka_peer import KafkaPeer
+from support.clients.kafka_peer import TOOL_FLAGS, KafkaPeer
 from support.clients.kafka_tools import KafkaTools
 from support.clients.wire_client import WireClient, batch_of
 from support.fixtures.coordinated import CountingRng
@@ -342,7 +342,7 @@ def answers(port: int, absent: tuple[int, ...]) -> dict[str, object]:
 @pytest.mark.usefixtures("needs_kafka")
 @pytest.mark.parametrize("absent", [(), pytest.param((5,), marks=pytest.mark.slow)], ids=["", "an absent partition"])
 def test_both_answer_the_same(tmp_path: Path, absent: tuple[int, ...]) -> None:
-    kafka = KafkaPeer(tmp_path / "kafka", config=CONFIG)
+    kafka = KafkaPeer(tmp_path / "kafka", config=CONFIG, flags=TOOL_FLAGS)
     try:
         kafka.start()
         kafkas = answers(kafka.port, absent)

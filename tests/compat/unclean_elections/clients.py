@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from support.clients.kafka_peer import KAFKA_JARS, java_command, missing_peers
+from support.clients.java_classes import compiled
+from support.clients.kafka_peer import java_command, missing_peers
 
 __all__ = ["CLIENTS", "Client"]
 
@@ -51,10 +52,9 @@ def in_python(name: str, module: str, package: str) -> Client:
     )
 
 
-def build_java(directory: Path) -> list[str]:
-    source = str(HERE / "UncleanElection.java")
-    run(["javac", "-Xlint:all,-path,-classfile", "-Werror", "-cp", f"{KAFKA_JARS}/*", "-d", str(directory), source])
-    return java_command(["UncleanElection"], classes=directory)
+def build_java(_: Path) -> list[str]:
+    source = HERE / "UncleanElection.java"
+    return java_command([source.stem], classes=compiled(source))
 
 
 def missing_go() -> str | None:

@@ -15,12 +15,13 @@ class JavaProgram:
     """One process at a time. Use as a context: it starts with that, and ends with it.
 
     Args:
-        arguments: of `java`, from the class or the source file on.
+        arguments: of `java`, from the class on.
         said: where all that it says is kept, over all its processes.
+        classes: a directory of classes that are not Kafka's.
     """
 
-    def __init__(self, arguments: Sequence[str], said: Path) -> None:
-        self._command = java_command(arguments)
+    def __init__(self, arguments: Sequence[str], said: Path, *, classes: Path | None = None) -> None:
+        self._command = java_command(arguments, classes=classes)
         self._said = said
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from support.clients.java_classes import compiled
 from support.clients.kafka_peer import java_command
 
 SECONDS_MAX = 60.0
@@ -53,15 +54,15 @@ class KafkaTools:
     """A JVM that runs tools as they are asked for; a new one after a tool that did not end. Use as a context.
 
     Args:
-        classes: a directory of more classes to run.
+        sources: of more classes to run.
     """
 
-    def __init__(self, *, classes: Path | None = None) -> None:
-        self._classes = classes
+    def __init__(self, *sources: Path) -> None:
+        self._classes = compiled(RUNNER, *sources)
         self._jvm = self._started()
 
     def _started(self) -> subprocess.Popen[bytes]:
-        command = java_command([str(RUNNER)], classes=self._classes)
+        command = java_command([RUNNER.stem], classes=self._classes)
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     def __enter__(self) -> KafkaTools:

@@ -20,6 +20,8 @@ import org.apache.kafka.common.utils.Exit;
 public final class ToolRunner {
     /** Thrown in place of the end of the JVM. No tool catches it, or it is counted all the same. */
     private static final class ExitError extends Error {
+        private static final long serialVersionUID = 1L;
+
         ExitError() {
             super("the tool has ended", null, false, false);
         }
