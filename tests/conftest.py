@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from support.examples import STANDARD
-from support.nodes.node import NodeProcess, StartNode
+from support.nodes.node import NodeProcess, StartNode, running_node
 from support.one_process import is_begun_first, scope_of
 
 # A run starts hundreds of nodes and commands, each of which would compile all of Tidelog where a shell forbids to keep
@@ -49,9 +49,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def start_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartNode]:
-    """Start nodes: `start_node(config={...}, data_dir=...)` returns one that serves. All end with the test run."""
+    """Start nodes: `start_node(config={...}, data_dir=...)` returns one that serves. All end with the file's tests.
+
+    A node that nobody uses any more takes a hundredth of a processor.
+    """
     with ExitStack() as nodes:
 
         def start(*, data_dir: Path | None = None, config: dict[str, str] | None = None, port: int = 0) -> NodeProcess:
@@ -64,9 +67,10 @@ def start_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartNode]:
 
 
 @pytest.fixture(scope="session")
-def shared_node(start_node: StartNode) -> NodeProcess:
+def shared_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """One node for all tests that only use it: they take topic names of their own, and never stop it."""
-    return start_node()
+    with running_node(tmp_path_factory.mktemp("shared")) as node:
+        yield node
 
 
 @pytest.fixture

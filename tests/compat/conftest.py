@@ -57,23 +57,6 @@ def needs_kafka() -> None:
         pytest.skip(reason)
 
 
-@pytest.fixture(scope="session")
-def kafka_peer(needs_kafka: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
-    """A broker of Apache Kafka, running. Tests take topic names of their own; one that stops it starts it again."""
-    config = {
-        "offsets.topic.num.partitions": "1",
-        "transaction.state.log.num.partitions": "1",
-        "group.consumer.min.heartbeat.interval.ms": "100",
-        "group.consumer.heartbeat.interval.ms": "100",
-    }
-    peer = KafkaPeer(tmp_path_factory.mktemp("kafka"), config=config, flags=TOOL_FLAGS)
-    try:
-        peer.start()
-        yield peer
-    finally:
-        peer.close()
-
-
 @pytest.fixture(params=["Tidelog", pytest.param("Kafka", marks=pytest.mark.slow)])
 def broker_to_kill(
     needs_kafka: None, request: pytest.FixtureRequest, start_node: StartNode, tmp_path: Path

@@ -7,24 +7,32 @@ from pathlib import Path
 
 import pytest
 
-from support.clients.kafka_peer import KafkaPeer
+from support.clients.kafka_peer import KafkaPeer, shared_peer
 from support.clients.kafka_tools import KafkaTools
-from support.nodes.node import NodeProcess, StartNode
+from support.nodes.node import NodeProcess, running_node
 
 Story = Callable[..., list[str]]
 HEARTBEATS = ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def java_clients(needs_kafka: None) -> Iterator[KafkaTools]:
     with KafkaTools(*(Path(__file__).parent / name for name in ("Clients.java", "ShareClients.java"))) as jvm:
         yield jvm
 
 
-@pytest.fixture(scope="session")
-def shared_node(start_node: StartNode) -> NodeProcess:
+@pytest.fixture(scope="package")
+def shared_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """As that of all tests, but members of groups are heard, and learn what they have, ten times as often."""
-    return start_node(config=dict.fromkeys(HEARTBEATS, "500"))
+    with running_node(tmp_path_factory.mktemp("shared"), config=dict.fromkeys(HEARTBEATS, "500")) as node:
+        yield node
+
+
+@pytest.fixture(scope="package")
+def kafka_peer(needs_kafka: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
+    """A broker of Apache Kafka, running."""
+    with shared_peer(tmp_path_factory.mktemp("kafka")) as peer:
+        yield peer
 
 
 @pytest.fixture(params=["shared_node", pytest.param("kafka_peer", marks=pytest.mark.slow)])

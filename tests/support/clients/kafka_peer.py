@@ -6,7 +6,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,6 +26,7 @@ __all__ = [
     "PeerFailedError",
     "java_command",
     "missing_peers",
+    "shared_peer",
 ]
 
 PEERS = Path(__file__).parents[3] / "peers"
@@ -258,6 +260,23 @@ class KafkaPeer:
         self.close()
         said = self.log_path.read_text(errors="replace")[-4_000:] if self.log_path.exists() else ""
         raise PeerFailedError(f"{what}; the end of {self.log_path}:\n{said}")
+
+
+@contextmanager
+def shared_peer(directory: Path) -> Iterator[KafkaPeer]:
+    """A broker for the tests of a folder. They take topic names of their own; one that stops it starts it again."""
+    config = {
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "100",
+    }
+    peer = KafkaPeer(directory, config=config, flags=TOOL_FLAGS)
+    try:
+        peer.start()
+        yield peer
+    finally:
+        peer.close()
 
 
 class KafkaCluster:

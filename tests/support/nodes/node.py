@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +19,7 @@ def with_file_limit(files_max: int) -> tuple[str, ...]:
 
 
 class StartNode(Protocol):
-    """What the fixture `start_node` gives: it starts a node, which ends with the test run at the latest."""
+    """What the fixture `start_node` gives: it starts a node, which ends with the tests of the file at the latest."""
 
     def __call__(
         self, *, data_dir: Path | None = None, config: dict[str, str] | None = None, port: int = 0
@@ -91,3 +92,14 @@ class NodeProcess(ServerProcess):
         if self.is_running:
             self.stop()
         self.start()
+
+
+@contextmanager
+def running_node(directory: Path, *, config: dict[str, str] | None = None) -> Iterator[NodeProcess]:
+    """A node that serves, and ends with the context."""
+    node = NodeProcess(directory, config=config or {})
+    try:
+        node.start()
+        yield node
+    finally:
+        node.close()
