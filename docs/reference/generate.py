@@ -300,8 +300,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 TESTING = ("Cluster", "Node", "LostRecords")
 SCHEMAS = (
-    "SchemaRegistry", "RegisteredSchema", "AvroSerializer", "AvroDeserializer", "JsonSchemaSerializer",
-    "JsonSchemaDeserializer",
+    "SchemaRegistry", "RegisteredSchema", "Reference", "AvroSerializer", "AvroDeserializer", "JsonSchemaSerializer",
+    "JsonSchemaDeserializer", "ProtobufSerializer", "ProtobufDeserializer",
 )  # fmt: skip
 SERIALIZATION = ("to_json", "from_json", "from_text", "or_none")
 OPTIONS = {"Producer": ProducerConfig, "Consumer": ConsumerConfig, "Admin": AdminConfig}

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from tidelog.base.errors import ConfigError
 from tidelog.schemas.errors import SchemaError
-from tidelog.schemas.registry import Reference, RegisteredSchema, SchemaRegistry
+from tidelog.schemas.registry import PROTOBUF, Reference, RegisteredSchema, SchemaRegistry
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -133,10 +133,7 @@ class SchemaDeserializer(ABC, Generic[T, P]):
         writer = self._writers.get(schema_id)
         if writer is None:
             schema = self._registry.schema(schema_id)
-            if schema.kind != self.kind:
-                raise SchemaError(
-                    f"schema {schema_id} is of kind {schema.kind}, not {self.kind}: it takes another deserializer"
-                )
+            check_kind(schema, self.kind, schema_id)
             writer = self._writers[schema_id] = self._prepare(self._registry, schema)
         return writer
 
@@ -162,6 +159,12 @@ def schema_id_of(data: bytes) -> int:
     return int(ENVELOPE.unpack_from(data)[1])
 
 
+def check_kind(schema: RegisteredSchema, kind: str, schema_id: int) -> None:
+    """Raises SchemaError: a schema is of another kind than the deserializer."""
+    if schema.kind != kind:
+        raise SchemaError(f"schema {schema_id} is of kind {schema.kind}, not {kind}: it takes another deserializer")
+
+
 def schemas_used(
     registry: SchemaRegistry, schema: RegisteredSchema, known: set[Reference] | None = None
 ) -> Iterator[tuple[Reference, RegisteredSchema]]:
@@ -180,7 +183,7 @@ def schemas_used(
             raise ConfigError(
                 f"{schema.text[:80]!r} and what it is used by need more than {REFERENCES_MAX} other schemas"
             )
-        _, used = registry.version(reference.subject, reference.version)
+        _, used = registry.version(reference.subject, reference.version, serialized=schema.kind == PROTOBUF)
         yield from schemas_used(registry, used, known)
         yield reference, used
 

@@ -19,9 +19,10 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Requ
 from tidelog.base.errors import ConfigError
 from tidelog.schemas.errors import SchemaRegistryError
 
-AVRO, JSON_SCHEMA = "AVRO", "JSON"
+AVRO, JSON_SCHEMA, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 ID_MAX = 2**31 - 1
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
+_FORMAT = ("", "?format=serialized")
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
@@ -83,17 +84,24 @@ class SchemaRegistry:
         self._timeout_s = timeout_ms / 1000
         # No proxy of the environment: a registry stands beside its brokers.
         self._opener = build_opener(ProxyHandler({}), HTTPSHandler(context=ssl_context), _NoRedirects())
-        self._by_id: dict[int, RegisteredSchema] = {}
+        self._by_id: dict[tuple[int, bool], RegisteredSchema] = {}  # and whether in the serialized form
         self._ids: dict[tuple[str, RegisteredSchema], int] = {}
 
     def __repr__(self) -> str:
         return f"SchemaRegistry({', '.join(self._urls)})"
 
-    def schema(self, schema_id: int) -> RegisteredSchema:
-        """The schema of an id. Raises SchemaRegistryError."""
-        found = self._by_id.get(schema_id)
+    def schema(self, schema_id: int, *, serialized: bool = False) -> RegisteredSchema:
+        """The schema of an id. Raises SchemaRegistryError.
+
+        Args:
+            schema_id: as it stands before a value.
+            serialized: have one of Protobuf as a FileDescriptorProto in base64, if the registry can do that.
+        """
+        key = schema_id, serialized
+        found = self._by_id.get(key)
         if found is None:
-            found = self._by_id[schema_id] = _schema_of(self._ask("GET", f"/schemas/ids/{schema_id}"))
+            answer = self._ask("GET", f"/schemas/ids/{schema_id}{_FORMAT[serialized]}")
+            found = self._by_id[key] = _schema_of(answer)
         return found
 
     def register(self, subject: str, schema: RegisteredSchema) -> int:
@@ -108,13 +116,30 @@ class SchemaRegistry:
         """The id of a schema that is registered. Raises SchemaRegistryError: 40403, it is not."""
         return self._id_of(subject, schema, f"/subjects/{quote(subject, safe='')}")
 
-    def version(self, subject: str, version: int | str = "latest") -> tuple[int, RegisteredSchema]:
-        """The id and the schema of a subject's version. Each call asks. Raises SchemaRegistryError."""
-        answer = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}")
+    def version(
+        self, subject: str, version: int | str = "latest", *, serialized: bool = False
+    ) -> tuple[int, RegisteredSchema]:
+        """The id and the schema of a subject's version. Each call asks. Raises SchemaRegistryError.
+
+        Args:
+            subject: whose.
+            version: its number, or "latest".
+            serialized: as for `schema`.
+        """
+        path = f"/subjects/{quote(subject, safe='')}/versions/{version}{_FORMAT[serialized]}"
+        answer = self._ask("GET", path)
         found = _schema_of(answer)
         schema_id = _id_in(answer)
-        self._by_id[schema_id] = found
+        self._by_id[schema_id, serialized] = found
         return schema_id, found
+
+    def version_of(self, subject: str, schema: RegisteredSchema) -> int:
+        """Which version of a subject a schema is. Each call asks. Raises SchemaRegistryError: 40403, it is none."""
+        answer = self._ask("POST", f"/subjects/{quote(subject, safe='')}", _described(schema))
+        try:
+            return _whole(answer["version"])
+        except (KeyError, TypeError, ValueError):
+            raise SchemaRegistryError(f"the registry answered {answer!r}, which has no 'version'") from None
 
     def subjects(self) -> list[str]:
         """The names of all subjects. Raises SchemaRegistryError."""
@@ -127,13 +152,9 @@ class SchemaRegistry:
         key = subject, schema
         found = self._ids.get(key)
         if found is None:
-            body: dict[str, Any] = {"schema": schema.text}
-            if schema.kind != AVRO:  # the default, which old registries do not take by name
-                body["schemaType"] = schema.kind
-            if schema.references:
-                body["references"] = [reference._asdict() for reference in schema.references]
-            found = self._ids[key] = _id_in(self._ask("POST", path, body))
-            self._by_id.setdefault(found, schema)
+            found = self._ids[key] = _id_in(self._ask("POST", path, _described(schema)))
+            if schema.kind != PROTOBUF:  # of which the registry has two forms
+                self._by_id.setdefault((found, False), schema)
         return found
 
     def _ask(self, method: str, path: str, body: object = None) -> Any:
@@ -194,6 +215,15 @@ def _refusal(url: str, error: HTTPError) -> SchemaRegistryError:
     if 300 <= error.code < 400:
         message = f"it sends to {error.headers.get('Location')}: name that URL instead, if it is to be trusted"
     return SchemaRegistryError(f"{url}: {message} (HTTP {error.code})", status=error.code, error_code=code)
+
+
+def _described(schema: RegisteredSchema) -> dict[str, Any]:
+    body: dict[str, Any] = {"schema": schema.text}
+    if schema.kind != AVRO:  # the default, which old registries do not take by name
+        body["schemaType"] = schema.kind
+    if schema.references:
+        body["references"] = [reference._asdict() for reference in schema.references]
+    return body
 
 
 def _schema_of(answer: Any) -> RegisteredSchema:
