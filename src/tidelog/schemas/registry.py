@@ -6,18 +6,19 @@ What was found is kept for good: an id never means another schema.
 from __future__ import annotations
 
 import json
-import ssl
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
-from typing import Any, NamedTuple
-from urllib.error import HTTPError, URLError
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
 
 from tidelog.base.errors import ConfigError
+from tidelog.schemas.bounded_http import HttpAnswer, exchange
 from tidelog.schemas.errors import SchemaRegistryError
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 AVRO, JSON_SCHEMA, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 ID_MAX = 2**31 - 1
@@ -45,13 +46,6 @@ class RegisteredSchema:
     references: tuple[Reference, ...] = ()
 
 
-class _NoRedirects(HTTPRedirectHandler):
-    """Nobody is followed elsewhere: the password is not meant for them, and urllib would make a GET of a POST."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
 class SchemaRegistry:
     """Asks a registry, and remembers the answers. Thread-safe.
 
@@ -59,7 +53,7 @@ class SchemaRegistry:
         urls: `http://host:port` or `https://…`, several as a list: asked in turn until one answers.
         auth: a user's name and password.
         ssl_context: for `https`; by default the system's authorities are trusted.
-        timeout_ms: how long one request may take.
+        timeout_ms: how long one of them may take for a request, from the connection to the last byte of the answer.
 
     Raises:
         ConfigError: a URL is none.
@@ -70,7 +64,7 @@ class SchemaRegistry:
         urls: str | Iterable[str],
         *,
         auth: tuple[str, str] | None = None,
-        ssl_context: ssl.SSLContext | None = None,
+        ssl_context: SSLContext | None = None,
         timeout_ms: int = 10_000,
     ) -> None:
         self._urls = [_checked(url) for url in ([urls] if isinstance(urls, str) else urls)]
@@ -81,9 +75,8 @@ class SchemaRegistry:
         self._headers = {"Accept": _MEDIA_TYPE, "Content-Type": _MEDIA_TYPE}
         if auth is not None:
             self._headers["Authorization"] = "Basic " + b64encode(":".join(auth).encode()).decode()
-        self._timeout_s = timeout_ms / 1000
-        # No proxy of the environment: a registry stands beside its brokers.
-        self._opener = build_opener(ProxyHandler({}), HTTPSHandler(context=ssl_context), _NoRedirects())
+        self._ssl_context = ssl_context
+        self._timeout_ms = timeout_ms
         self._by_id: dict[tuple[int, bool], RegisteredSchema] = {}  # and whether in the serialized form
         self._ids: dict[tuple[str, RegisteredSchema], int] = {}
 
@@ -161,30 +154,39 @@ class SchemaRegistry:
         """The answer, from the first registry that gives one."""
         data = None if body is None else json.dumps(body).encode()
         unreached: list[str] = []
-        for url in self._urls:
+        for base in self._urls:
+            url = base + path
             try:
-                request = Request(url + path, data, self._headers, method=method)  # noqa: S310 - see `_checked`
-                with self._opener.open(request, timeout=self._timeout_s) as response:
-                    answered = response.read(ANSWER_BYTES_MAX + 1)
-                    status = response.status
-            except HTTPError as error:
-                refused = _refusal(url + path, error)
-                if error.code < 500:
-                    raise refused from None
+                answer = exchange(
+                    method,
+                    url,
+                    self._headers,
+                    data,
+                    timeout_s=self._timeout_ms / 1000,
+                    size_bytes_max=ANSWER_BYTES_MAX,
+                    ssl_context=self._ssl_context,
+                )
+            except TimeoutError:
+                unreached.append(f"{url}: there was no whole answer within {self._timeout_ms} ms")
+                continue
+            except (OSError, HTTPException) as error:
+                unreached.append(f"{base}: {error}")
+                continue
+            if answer.status >= 300:
+                refused = _refusal(url, answer)
+                if answer.status < 500:
+                    raise refused
                 unreached.append(str(refused))
                 continue
-            except (URLError, OSError, HTTPException) as error:
-                unreached.append(f"{url}: {getattr(error, 'reason', None) or error}")
-                continue
-            if len(answered) > ANSWER_BYTES_MAX:
+            if len(answer.body) > ANSWER_BYTES_MAX:
                 raise SchemaRegistryError(
-                    f"{url + path}: the answer has more than {ANSWER_BYTES_MAX} bytes", status=status
+                    f"{url}: the answer has more than {ANSWER_BYTES_MAX} bytes", status=answer.status
                 )
             try:
-                return json.loads(answered)
+                return json.loads(answer.body)
             except (ValueError, RecursionError):
                 raise SchemaRegistryError(
-                    f"{url + path}: the answer is not JSON: {answered[:80]!r}", status=status
+                    f"{url}: the answer is not JSON: {answer.body[:80]!r}", status=answer.status
                 ) from None
         raise SchemaRegistryError(f"no schema registry answered: {'; '.join(unreached)}")
 
@@ -195,26 +197,23 @@ def _checked(url: str) -> str:
         is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or True)
     except ValueError:
         is_url = False
+    if is_url and "@" in parts.netloc:
+        raise ConfigError("SchemaRegistry: the URL has a user in it: give auth=(name, password) instead")
     if not is_url:
         raise ConfigError(f"SchemaRegistry: {url!r} is no URL of http or https, as 'http://127.0.0.1:8081' is")
     return url.rstrip("/")
 
 
-def _refusal(url: str, error: HTTPError) -> SchemaRegistryError:
-    with error:
-        try:
-            body = error.read(ANSWER_BYTES_MAX)
-        except (OSError, HTTPException):  # it hung up meanwhile
-            body = b""
-    message, code = body[:200].decode(errors="replace"), None
+def _refusal(url: str, answer: HttpAnswer) -> SchemaRegistryError:
+    message, code = answer.body[:200].decode(errors="replace"), None
     try:
-        said = json.loads(body)
+        said = json.loads(answer.body)
         message, code = str(said["message"]), _whole(said["error_code"])
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
-    if 300 <= error.code < 400:
-        message = f"it sends to {error.headers.get('Location')}: name that URL instead, if it is to be trusted"
-    return SchemaRegistryError(f"{url}: {message} (HTTP {error.code})", status=error.code, error_code=code)
+    if answer.status < 400:
+        message = f"it sends to {answer.location}: name that URL instead, if it is to be trusted"
+    return SchemaRegistryError(f"{url}: {message} (HTTP {answer.status})", status=answer.status, error_code=code)
 
 
 def _described(schema: RegisteredSchema) -> dict[str, Any]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.fixtures.certificates import Authority, missing_openssl
 from support.fixtures.schema_registry import RegistryServer, schema_registry
 from tidelog import ConfigError
 from tidelog.schemas import (
@@ -235,6 +238,12 @@ def test_what_is_no_url_is_refused(urls: Any) -> None:
         SchemaRegistry(urls)
 
 
+def test_a_password_is_given_apart(server: RegistryServer) -> None:
+    with pytest.raises(ConfigError, match=r"give auth=\(name, password\) instead") as refused:
+        SchemaRegistry(server.url.replace("//", "//ada:secret@"))
+    assert "secret" not in str(refused.value)
+
+
 def record(name: str, **fields: str) -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": [{"name": key, "type": kind} for key, kind in fields.items()]}
 
@@ -345,3 +354,50 @@ def test_a_refusal_that_is_cut_short_is_one(server: RegistryServer, registry: Sc
     server.refuses, server.length = (404, b"{}"), 10
     with pytest.raises(SchemaRegistryError, match=r"HTTP 404"):
         registry.schema(1)
+
+
+@pytest.mark.parametrize(
+    ("start", "drop"),
+    [
+        (b"", b""),
+        (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b" "),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 1000000\r\n\r\n", b" "),
+    ],
+    ids=["silence", "headers", "continue", "body", "chunks", "refusal"],
+)
+def test_an_answer_that_never_ends_is_given_up(server: RegistryServer, start: bytes, drop: bytes) -> None:
+    """Each byte comes in time, and they are never all there."""
+    server.drips = start, drop
+    registry = SchemaRegistry(server.url, timeout_ms=100)
+    told = rf"no schema registry answered: {server.url}/schemas/ids/1: there was no whole answer within 100 ms"
+    with pytest.raises(SchemaRegistryError, match=told):
+        registry.schema(1)
+
+
+def test_the_next_registry_is_asked_where_one_has_no_end(server: RegistryServer) -> None:
+    server.drips = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b" "
+    with schema_registry() as other:
+        other.register("o", {"schema": '"string"'})
+        assert SchemaRegistry([server.url, other.url], timeout_ms=2_000).schema(1).text == '"string"'
+
+
+@pytest.mark.skipif(missing_openssl() is not None, reason=str(missing_openssl()))
+def test_over_tls_too(server: RegistryServer, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    own = authority.sign("registry", hosts="IP:127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own.certificate, own.key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.register("o", {"schema": '"string"'})
+    url = server.url.replace("http", "https")
+    trusting = ssl.create_default_context(cafile=authority.certificate)
+    registry = SchemaRegistry(url, ssl_context=trusting)
+    assert registry.schema(1).text == '"string"'
+    with pytest.raises(SchemaRegistryError, match="certificate verify failed"):
+        SchemaRegistry(url).schema(1)
+    server.drips = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b" "
+    with pytest.raises(SchemaRegistryError, match="there was no whole answer within 1000 ms"):
+        SchemaRegistry(url, ssl_context=trusting, timeout_ms=1000).schema(2)
