@@ -508,11 +508,19 @@ class RecordDeserializationError(TidelogError):
     partition: TopicPartition
 
     def __init__(
-        self, partition: TopicPartition, *, offset: int, leader_epoch: int | None, what: str, why: BaseException
+        self,
+        partition: TopicPartition,
+        *,
+        offset: int,
+        leader_epoch: int | None,
+        what: str,
+        why: BaseException,
+        is_null: bool = False,
     ) -> None:
+        null = f"; the {what} is a null, and tidelog.serialization.or_none({what}_deserializer) makes None of one"
         super().__init__(
-            f"{partition}: offset {offset}: {what}_deserializer raised {type(why).__name__}: {why}; to pass over the "
-            f"record, seek to the error's `seek_to`"
+            f"{partition}: offset {offset}: {what}_deserializer raised {type(why).__name__}: {why}"
+            f"{null if is_null else ''}; to pass over the record, seek to the error's `seek_to`"
         )
         self.partition = partition
         self.offset = offset

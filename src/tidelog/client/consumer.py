@@ -55,8 +55,9 @@ class Consumer(Generic[K, V]):
 
     Args:
         bootstrap_servers: `host:port`, several with commas between them or as a list.
-        key_deserializer, value_deserializer: make a record's key and value of its bytes, or of None where it has none.
-            They are called on the client's own thread. What one raises comes as a `RecordDeserializationError`.
+        key_deserializer, value_deserializer: make a record's key and value of its bytes, or of None where it has none;
+            see `tidelog.serialization.or_none`. They are called on the client's own thread. What one raises comes as a
+            `RecordDeserializationError`.
         options: see `tidelog.client.options.ConsumerConfig`; an unknown one is a TypeError.
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import fastavro
 from fastavro.types import Schema
@@ -15,8 +15,11 @@ from tidelog.schemas.errors import SchemaError
 from tidelog.schemas.registry import AVRO, RegisteredSchema, SchemaRegistry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from typing_extensions import TypeVar  # of type checkers, which know the defaults (PEP 696)
 
+    R = TypeVar("R")
     T = TypeVar("T", default=Any)
 else:
     from typing import TypeVar
@@ -71,6 +74,26 @@ class AvroDeserializer(SchemaDeserializer[T, Schema]):
 
     kind = AVRO
     _prepare = staticmethod(_parsed)
+
+    if TYPE_CHECKING:  # what `from_dict` makes, or None for a null
+
+        @overload
+        def __init__(
+            self: AvroDeserializer[Any], registry: SchemaRegistry, schema: str | dict[str, Any] | None = None
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: AvroDeserializer[R | None],
+            registry: SchemaRegistry,
+            schema: str | dict[str, Any] | None = None,
+            *,
+            from_dict: Callable[[Any], R],
+        ) -> None: ...
+
+        def __init__(
+            self, registry: SchemaRegistry, schema: Any = None, *, from_dict: Callable[[Any], Any] | None = None
+        ) -> None: ...
 
     @staticmethod
     def _decode(writer: Schema, reader: Schema | None, data: bytes, what: str) -> Any:

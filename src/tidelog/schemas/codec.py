@@ -96,7 +96,8 @@ class SchemaDeserializer(ABC, Generic[T, P]):
     Args:
         registry: keeps the schemas.
         schema: as which values are read; None for that with which each was written.
-        from_dict: makes a value of what the schema describes; by default that is the value. It is not asked for a null.
+        from_dict: makes a value of what the schema describes; by default that is the value. It is not called for a
+            null, which is None; so type checkers take a value for what `from_dict` makes, or None.
 
     Raises:
         ConfigError: the schema is none.

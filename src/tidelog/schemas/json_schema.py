@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from jsonschema.exceptions import SchemaError as InvalidSchemaError
 from jsonschema.exceptions import best_match
@@ -19,8 +19,11 @@ from tidelog.schemas.errors import SchemaError
 from tidelog.schemas.registry import JSON_SCHEMA, RegisteredSchema, SchemaRegistry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from typing_extensions import TypeVar  # of type checkers, which know the defaults (PEP 696)
 
+    R = TypeVar("R")
     T = TypeVar("T", default=Any)
 else:
     from typing import TypeVar
@@ -86,6 +89,26 @@ class JsonSchemaDeserializer(SchemaDeserializer[T, Validator]):
 
     kind = JSON_SCHEMA
     _prepare = staticmethod(_validator)
+
+    if TYPE_CHECKING:  # what `from_dict` makes, or None for a null
+
+        @overload
+        def __init__(
+            self: JsonSchemaDeserializer[Any], registry: SchemaRegistry, schema: str | dict[str, Any] | None = None
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: JsonSchemaDeserializer[R | None],
+            registry: SchemaRegistry,
+            schema: str | dict[str, Any] | None = None,
+            *,
+            from_dict: Callable[[Any], R],
+        ) -> None: ...
+
+        def __init__(
+            self, registry: SchemaRegistry, schema: Any = None, *, from_dict: Callable[[Any], Any] | None = None
+        ) -> None: ...
 
     @staticmethod
     def _decode(writer: Validator, reader: Validator | None, data: bytes, what: str) -> Any:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast, overload
 
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -36,11 +36,13 @@ from tidelog.wire.primitives import read_varint, varint
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # of type checkers, which know the defaults (PEP 696)
 
-    M = TypeVar("M", bound=Message, default=Message)
+    M = TypeVar("M", bound=Message)
+    T = TypeVar("T", default=Message | None)
 else:
     from typing import TypeVar
 
     M = TypeVar("M", bound=Message)
+    T = TypeVar("T")
 
 BUILT_IN = ("google/protobuf/", "google/type/", "confluent/")
 """Files that registries have of themselves, and that need no reference."""
@@ -117,7 +119,7 @@ class ProtobufSerializer(Generic[M]):
         return RegisteredSchema(b64encode(file.serialized_pb).decode(), PROTOBUF, tuple(references))
 
 
-class ProtobufDeserializer(Generic[M]):
+class ProtobufDeserializer(Generic[T]):
     """Makes messages of bytes that name their schema. For `key_deserializer` and `value_deserializer`.
 
     It asks the registry for each schema once, on the client's own thread: see `SchemaRegistry(timeout_ms=...)`.
@@ -131,14 +133,20 @@ class ProtobufDeserializer(Generic[M]):
         ConfigError: the class is none of a message.
     """
 
-    def __init__(self, registry: SchemaRegistry, message_type: type[M] | None = None) -> None:
+    @overload
+    def __init__(self: ProtobufDeserializer[Message | None], registry: SchemaRegistry) -> None: ...
+
+    @overload
+    def __init__(self: ProtobufDeserializer[M | None], registry: SchemaRegistry, message_type: type[M]) -> None: ...
+
+    def __init__(self, registry: SchemaRegistry, message_type: type[Any] | None = None) -> None:
         self._registry = registry
         self._message_type = message_type
         self._name = None if message_type is None else _checked(message_type).full_name
         self._files: dict[int, FileDescriptorProto | None] = {}
-        self._types: dict[tuple[int, bytes], type[M]] = {}
+        self._types: dict[tuple[int, bytes], type[Message]] = {}
 
-    def __call__(self, data: bytes | None) -> M:
+    def __call__(self, data: bytes | None) -> T:
         """The message; None for a null.
 
         Raises:
@@ -146,7 +154,7 @@ class ProtobufDeserializer(Generic[M]):
             SchemaRegistryError: the registry does not have the schema, or cannot be asked.
         """
         if data is None:
-            return cast(M, None)
+            return cast(T, None)
         schema_id = schema_id_of(data)
         start = _end_of_indexes(data, schema_id)
         key = schema_id, data[ENVELOPE.size : start]
@@ -154,12 +162,12 @@ class ProtobufDeserializer(Generic[M]):
         if message_type is None:
             message_type = self._types[key] = self._type_of(schema_id, _read_indexes(key[1]))
         try:
-            return message_type.FromString(data[start:])
+            return cast(T, message_type.FromString(data[start:]))
         except Exception as error:  # DecodeError, and what the pure Python of the library raises
             name = message_type.DESCRIPTOR.full_name
             raise SchemaError(f"bytes that name schema {schema_id} cannot be read as {name}: {said(error)}") from error
 
-    def _type_of(self, schema_id: int, indexes: Sequence[int]) -> type[M]:
+    def _type_of(self, schema_id: int, indexes: Sequence[int]) -> type[Message]:
         """The class of a message of a schema. Raises SchemaError: there is none, or it is not the one that is read."""
         schema = self._registry.schema(schema_id, serialized=True)
         check_kind(schema, PROTOBUF, schema_id)
@@ -177,7 +185,7 @@ class ProtobufDeserializer(Generic[M]):
                 f"bytes that name schema {schema_id} are of message {list(indexes)}, and the schema has no such message"
             )
         if self._message_type is None:
-            return cast(type[M], _made_of(self._registry, schema_id, schema, file, name))
+            return _made_of(self._registry, schema_id, schema, file, name)
         if name != self._name:
             raise SchemaError(f"bytes that name schema {schema_id} are of {name}, not {self._name}")
         return self._message_type

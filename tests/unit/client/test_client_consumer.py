@@ -37,6 +37,7 @@ from tidelog.base.ids import Offset, PartitionIndex
 from tidelog.client.arrow import ArrowReader
 from tidelog.client.core.values import FetchedBatches
 from tidelog.records.batch import split_batches
+from tidelog.serialization import or_none
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse
 
@@ -402,6 +403,28 @@ def test_what_cannot_be_deserialized_is_told_in_its_place_and_passed_over_by_a_s
             assert [record.value for record in await consumer.poll(WAIT_MS)] == [3]
             with pytest.raises(RecordDeserializationError):
                 await consumer.poll(WAIT_MS)
+
+    run(work)
+
+
+def test_a_null_is_none_only_where_the_deserializer_says_so() -> None:
+    """`int` returns an int, as `record.value` says: it cannot be None."""
+
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t").append(b"0", None, b"2")
+        async with aio.Consumer(
+            cluster.address, auto_offset_reset="earliest", value_deserializer=int, **FAST
+        ) as consumer:
+            consumer.assign([P0])
+            assert [record.value for record in await consumer.poll(WAIT_MS)] == [0]
+            told = r"offset 1: value_deserializer raised TypeError.*; the value is a null, and .*or_none\(value_deser"
+            with pytest.raises(RecordDeserializationError, match=told):
+                await consumer.poll(WAIT_MS)
+        async with aio.Consumer(
+            cluster.address, auto_offset_reset="earliest", value_deserializer=or_none(int), **FAST
+        ) as consumer:
+            consumer.assign([P0])
+            assert [record.value for record in await consumer.poll(WAIT_MS)] == [0, None, 2]
 
     run(work)
 

@@ -264,7 +264,10 @@ def _deserialized(
                 value = deserializers.value(value)  # noqa: PLW2901
         except Exception as why:
             place = TopicPartition(topic, PartitionIndex(partition))
-            refused = RecordDeserializationError(place, offset=offset, leader_epoch=epoch, what=what, why=why)
+            is_null = (key if what == "key" else value) is None
+            refused = RecordDeserializationError(
+                place, offset=offset, leader_epoch=epoch, what=what, why=why, is_null=is_null
+            )
             refused.__cause__ = why
             return made, refused
         made.append(_make_record((topic, partition, offset, epoch, timestamp, kind, key, value, headers)))
