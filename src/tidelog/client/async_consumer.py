@@ -9,7 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Unpack
 
-from tidelog.base.errors import ConfigError, TidelogError, TimedOutError
+from tidelog.base.errors import Code, ConfigError, TidelogError, TimedOutError
 from tidelog.base.ids import PartitionIndex, Position, TopicPartition
 from tidelog.client.cluster import Cluster, World, real_world
 from tidelog.client.consumer_arguments import committing, place_of, position_of, timestamp_of, topics_to_read
@@ -37,7 +37,6 @@ from tidelog.client.leader_requests import Leaders
 from tidelog.client.options import (
     ConsumerConfig,
     ConsumerOptions,
-    Start,
     deserializers_of,
     parse_options,
     reset_policy,
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
 
     from tidelog.client.consumer_group import ConsumerGroup, Listener
     from tidelog.client.core.group_metadata import GroupMetadata
+    from tidelog.client.options import Start
 
 
 class AsyncConsumer(Generic[K, V]):
@@ -285,6 +285,7 @@ class AsyncConsumer(Generic[K, V]):
         """Where reading goes on. Waits while that is being looked up.
 
         Raises:
+            UnknownTopicError: there is no such partition.
             TimedOutError: it could not be looked up within `default_api_timeout_ms`.
             TidelogError: the partition stopped, as `poll` would say.
         """
@@ -298,7 +299,10 @@ class AsyncConsumer(Generic[K, V]):
                     if reader.error is not None:
                         raise reader.error.with_traceback(None)
                     self._fetching.check_open()
-                    await self._fetching.wait_for_update()
+                    if self._cluster.metadata.refusal(partition) is Code.UNKNOWN_TOPIC_OR_PARTITION:
+                        await self._leaders().find(partition)
+                    else:
+                        await self._fetching.wait_for_update()
         except TimeoutError as error:
             if isinstance(error, TidelogError):
                 raise

@@ -217,6 +217,7 @@ class Consumer(Generic[K, V]):
         """Where reading goes on. Waits while that is being looked up.
 
         Raises:
+            UnknownTopicError: there is no such partition.
             TimedOutError: it could not be looked up within `default_api_timeout_ms`.
             TidelogError: the partition stopped, as `poll` would say.
         """

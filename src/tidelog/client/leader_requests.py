@@ -46,6 +46,17 @@ class Leaders:
         self._timeout_ms = timeout_ms
         self._times_unknown = 0
 
+    async def find(self, partition: TopicPartition) -> None:
+        """Return when metadata says who leads a partition.
+
+        Raises:
+            UnknownTopicError: there is no such partition.
+            TimedOutError: not within the time; names the last reason.
+        """
+        await self._cluster.retrying(
+            "find the leader", lambda: self._by_leader([partition]), timeout_ms=self._timeout_ms
+        )
+
     async def list_offsets(
         self,
         timestamps: Mapping[TopicPartition, int],

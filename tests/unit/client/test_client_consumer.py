@@ -987,6 +987,26 @@ def test_offsets_are_looked_up_with_their_epochs() -> None:
     run(work)
 
 
+def test_a_position_in_what_nobody_knows_is_refused_as_soon_as_an_offset_is() -> None:
+    """And not when the time for a call is up, which is longer than a test may take."""
+
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t").append(*numbered(0, 5))
+        options = {**FAST, "default_api_timeout_ms": 600_000}
+        async with aio.Consumer(cluster.address, auto_offset_reset="latest", **options) as consumer:
+            nowhere, beyond = TopicPartition("nope", PartitionIndex(0)), TopicPartition("t", PartitionIndex(7))
+            consumer.assign([nowhere, beyond, P0])
+            for partition in (nowhere, beyond):
+                with pytest.raises(UnknownTopicError, match=f"there is no partition {partition}") as error:
+                    await consumer.position(partition)
+                assert error.value.partition == partition
+            assert (await consumer.position(P0)).offset == 5
+            cluster.create("nope").append(*numbered(0, 3))
+            assert (await consumer.position(nowhere)).offset == 3
+
+    run(work)
+
+
 def test_assigning_anew_keeps_positions_and_forgets_others() -> None:
     async def work(cluster: ModelCluster) -> None:
         cluster.create("t", 2)
