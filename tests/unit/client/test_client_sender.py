@@ -123,6 +123,26 @@ def test_batches_of_a_partition_count_their_sequences_and_keep_them_when_sent_ag
     assert [outcome(batch).base_offset for batch in bench.sender.take_done()] == [0, 2]
 
 
+def test_what_was_never_sent_is_not_sent_again() -> None:
+    bench = Bench()
+    bench.add(0)
+
+    def retried() -> int:
+        return bench.sender.statistics(bench.now_ms).batches_retried
+
+    for sent, expected in ((False, 0), (True, 0), (False, 0), (True, 1), (False, 1)):
+        batch = bench.send_one()
+        bench.sender.on_request_ended(BrokerId(1))
+        bench.sender.on_lost(batch, LOST, bench.now_ms, sent=sent)
+        assert retried() == expected
+        bench.wait()
+    bench.answer(bench.send_one(), base_offset=0)
+    assert retried() == 2
+    bench.add(1)
+    bench.answer(bench.send_one(), base_offset=1)
+    assert retried() == 2
+
+
 def test_at_most_five_batches_of_a_partition_are_under_way_and_other_partitions_get_their_turn() -> None:
     bench = Bench()
     for number in range(8):

@@ -65,6 +65,7 @@ class PendingBatch:
         "timestamps",
         "topic_partition",
         "values",
+        "was_sent",
         "why",
     )
 
@@ -88,6 +89,7 @@ class PendingBatch:
         self.ordinal = 0  # of the sequence: how many batches of the partition were given one before
         self.attempts = 0
         self.not_before_ms = 0
+        self.was_sent = False  # in an attempt that has ended
         self.may_be_written = False  # an attempt of which no answer tells whether the log has it
         self.sent_leader_epoch: LeaderEpoch | None = None
         self.why: TidelogError | None = None  # of the last failed attempt

@@ -229,6 +229,7 @@ class Sender:
         """The leader answered for one batch."""
         queue = self.accumulator.queue(batch.topic_partition)
         queue.in_flight.remove(batch)
+        self._count_sent(batch)
         code = answer.code
         if code is Code.NONE or code is Code.DUPLICATE_SEQUENCE_NUMBER:
             self._on_delivered(queue, batch, answer)
@@ -255,7 +256,9 @@ class Sender:
         """No answer will come: the connection broke, or (`sent` false) nothing was sent at all."""
         queue = self.accumulator.queue(batch.topic_partition)
         queue.in_flight.remove(batch)
-        batch.may_be_written = batch.may_be_written or sent
+        if sent:
+            self._count_sent(batch)
+            batch.may_be_written = True
         self.needs_metadata.add(batch.topic_partition.topic)
         if isinstance(error, KafkaError) and not error.retriable:
             self._fail(queue, batch, error)
@@ -266,6 +269,7 @@ class Sender:
         """Sent with acks=0: nobody will ever tell more."""
         queue = self.accumulator.queue(batch.topic_partition)
         queue.in_flight.remove(batch)
+        self._count_sent(batch)
         self._finish(batch, Delivered(None, None, batch.sent_leader_epoch))
 
     def on_topics_changed(self, topics: Collection[str]) -> None:
@@ -374,8 +378,12 @@ class Sender:
         if self.settings.idempotent and batch.sequence is None:
             sequences.assign_sequence(queue, batch)
         batch.attempts += 1
-        self._counts.batches_retried += batch.attempts > 1
         batch.sent_leader_epoch = leader_epoch
+
+    def _count_sent(self, batch: PendingBatch) -> None:
+        """An attempt has ended, and the batch was sent in it."""
+        self._counts.batches_retried += batch.was_sent
+        batch.was_sent = True
 
     def _on_delivered(self, queue: PartitionQueue, batch: PendingBatch, answer: BatchAnswer) -> None:
         sequences.on_batch_accepted(queue, batch)
