@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from contextvars import ContextVar
 
 from tidelog.base.errors import NetworkError, TidelogError
 from tidelog.base.ids import BrokerId
@@ -27,6 +28,8 @@ PATIENCE_MS_MIN = 1_000
 BEHIND_SECONDS = 10.0
 """So long a broker that was behind what this client has seen is asked after the others."""
 
+_last_requested: ContextVar[Address | None] = ContextVar("tidelog.client.last_requested", default=None)
+
 logger = logging.getLogger("tidelog.client")
 
 
@@ -38,13 +41,9 @@ class BrokerChoice:
         metadata: which brokers are known, by then.
         pool: connects to them.
         rng: brokers without a connection are tried in random order.
-
-    Attributes:
-        last_requested: the broker that was asked last.
     """
 
     def __init__(self, bootstrap: tuple[Address, ...], metadata: MetadataCache, pool: ConnectionPool, rng: Rng) -> None:
-        self.last_requested: Address | None = None
         self._bootstrap = bootstrap
         self._metadata = metadata
         self._pool = pool
@@ -52,6 +51,12 @@ class BrokerChoice:
         self._passed_on: Connection | None = None
         self._behind: dict[Address, float] = {}  # who was, and until when others are asked first, in the loop's time
         self._in_vain: set[Address] = set()
+        self._foreign: set[Address] = set()  # who is of another cluster than the consistency context
+
+    @property
+    def last_requested(self) -> Address | None:
+        """The broker that this task asked last: a refusal is of that one, whomever other tasks ask meanwhile."""
+        return _last_requested.get()
 
     # What happened.
     def on_changes(self) -> None:
@@ -66,11 +71,28 @@ class BrokerChoice:
         """A broker has older metadata than this client, or could not say what it was asked for."""
         self._behind[address] = asyncio.get_running_loop().time() + BEHIND_SECONDS
 
+    def on_requested(self, address: Address) -> None:
+        """This task asks a broker."""
+        _last_requested.set(address)
+
     def on_last_behind(self) -> None:
-        """The broker that was asked last has older metadata than this client."""
+        """The broker that this task asked last has older metadata than this client."""
         self._passed_on = None
         if self.last_requested is not None:
             self.on_behind(self.last_requested)
+
+    def on_last_foreign(self) -> Address | None:
+        """The broker that this task asked last is of another cluster than the consistency context: it is skipped.
+
+        Returns:
+            That broker; None if there is no other to ask.
+        """
+        asked = self.last_requested
+        if asked is None or not {*self._by_address(), *self._bootstrap} - self._foreign - {asked}:
+            self._foreign.clear()
+            return None
+        self._foreign.add(asked)
+        return asked
 
     def on_change_requested(self, connection: Connection) -> None:
         """A broker was asked for a change, or to pass it on to the controller."""
@@ -81,7 +103,7 @@ class BrokerChoice:
         """The broker that passed on a change, or else as `ahead`, which see."""
         passed_on = self._passed_on
         connection = passed_on if passed_on is not None and passed_on.closed is None else await self.ahead()
-        self.last_requested = connection.address
+        self.on_requested(connection.address)
         return connection
 
     async def ahead(self) -> Connection:
@@ -93,11 +115,13 @@ class BrokerChoice:
         """
         now = asyncio.get_running_loop().time()
         self._behind = {address: until for address, until in self._behind.items() if until > now}
-        open_ones = [one for one in self._pool.open_connections() if one.address not in self._behind]
+        avoided = self._behind.keys() | self._foreign
+        open_ones = [one for one in self._pool.open_connections() if one.address not in avoided]
         if open_ones:
             return min(open_ones, key=_in_flight)
         by_address = self._by_address()
         targets = self._shuffled(by_address) + self._shuffled(one for one in self._bootstrap if one not in by_address)
+        targets = [address for address in targets if address not in self._foreign]
         targets.sort(key=self._behind.__contains__)
         last: TidelogError | None = None
         slow: list[Address] = []
@@ -115,11 +139,16 @@ class BrokerChoice:
             except NetworkError as error:
                 last = error
         names = ", ".join(map(str, targets))
-        raise NetworkError(f"no broker can be reached at {names}; last: {last}")
+        foreign = f"; of another cluster: {', '.join(map(str, self._foreign))}" if self._foreign else ""
+        raise NetworkError(f"no broker can be reached at {names}; last: {last}{foreign}")
 
     def is_behind(self, connection: Connection) -> bool:
         """Whether a broker was behind lately."""
         return connection.address in self._behind
+
+    def is_foreign(self, connection: Connection) -> bool:
+        """Whether a broker is of another cluster than the consistency context."""
+        return connection.address in self._foreign
 
     async def controller(self) -> Connection | None:
         """The broker that metadata calls the controller; None if it cannot be reached, or there is none."""
@@ -127,7 +156,7 @@ class BrokerChoice:
         if controller_id is not None and controller_id in self._metadata.brokers:
             try:
                 self._passed_on = await self._pool.connection(controller_id)
-                self.last_requested = self._passed_on.address
+                self.on_requested(self._passed_on.address)
                 return self._passed_on
             except NetworkError as error:
                 logger.debug("the controller cannot be reached: %s", error)
@@ -141,7 +170,8 @@ class BrokerChoice:
             return passed_on
         if not self._in_vain:
             return None
-        open_ones = [one for one in self._pool.open_connections() if one.address not in self._in_vain]
+        avoided = self._in_vain | self._foreign
+        open_ones = [one for one in self._pool.open_connections() if one.address not in avoided]
         if open_ones:
             return min(open_ones, key=_in_flight)
         by_address = self._by_address()

@@ -124,7 +124,7 @@ class Cluster:
         try:
             self.seen.see(connection.address, offset, before)
         except KafkaError:
-            self._choice.last_requested = connection.address
+            self._choice.on_requested(connection.address)
             raise
 
     async def caught_up(self, connection: Connection) -> None:
@@ -136,6 +136,7 @@ class Cluster:
         if self.seen.token is not None:
             request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
             timeout_ms = self._config.request_timeout_ms
+            self._choice.on_requested(connection.address)
             response = await connection.request(request, MetadataResponse, timeout_ms=timeout_ms)
             self.seen.check(connection.address, response)
 
@@ -177,6 +178,8 @@ class Cluster:
         """A broker that may be of another cluster is asked for its metadata first: few other answers can say so."""
         if not self.metadata.brokers and self.seen.is_of_a_cluster:
             await self._fetch_metadata([], connection, create=False)
+            if self._choice.is_foreign(connection):
+                return await self._some_broker()
         return connection
 
     async def controller(self) -> Connection:
@@ -300,12 +303,13 @@ class Cluster:
             before = self.seen.reflects
             try:
                 answer = await self._first_answer(lambda _: request, MetadataResponse, informant, min_version=4)
-                self._choice.last_requested = answer.connection.address
                 self.seen.check(answer.connection.address, answer.response)
             except KafkaError as error:
-                if error.code is Code.INCONSISTENT_CLUSTER_ID and self.metadata.cluster_id is None:
-                    self.fatal = error
-                raise
+                if error.code is not Code.INCONSISTENT_CLUSTER_ID:
+                    raise
+                self._on_foreign(error)
+                informant = await self._some_broker()
+                continue
             if self.seen.takes_over(answer.connection.address, answer.token, before):
                 break
             informant = answer.connection  # it was overtaken; the next request bears the newer token
@@ -322,6 +326,20 @@ class Cluster:
         self.pool.set_addresses({id_: Address(broker.host, broker.port) for id_, broker in brokers.items()})
         self._tell_all(changes)
         return response
+
+    def _on_foreign(self, error: KafkaError) -> None:
+        """The broker that this task asked is of another cluster than the consistency context: skip it from now on.
+
+        Raises:
+            KafkaError: so are all others.
+        """
+        skipped = self._choice.on_last_foreign()
+        if skipped is None:
+            if self.metadata.cluster_id is None:
+                self.fatal = error
+            raise error
+        what = "is of another cluster than the consistency context, and is skipped"
+        logger.warning("%s: %s %s: %s", self._config.client_id, skipped, what, error)
 
     def _tell_all(self, changes: MetadataChanges) -> None:
         for listener in self._listeners:
@@ -384,6 +402,7 @@ class Cluster:
                 done, _ = await asyncio.wait(requested, timeout=patience_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
                 for future in done:
                     if len(requested) == 1 or future.exception() is None:
+                        self._choice.on_requested(requested[future].address)
                         state = states.get(requested[future])
                         return Answer(requested[future], future.result(), None if state is None else state.token)
                     del requested[future]

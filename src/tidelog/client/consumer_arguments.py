@@ -12,10 +12,11 @@ from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, Position, Topi
 from tidelog.base.ports import Clock
 from tidelog.client.core.needs import EARLIEST, LATEST, LookUp
 from tidelog.client.core.values import CommittedOffset, ConsumerRecord, ConsumerRecords
-from tidelog.client.options import Start, start_ms
+from tidelog.client.options import start_ms
 
 if TYPE_CHECKING:
     from tidelog.client.group_member import TopicSubscription
+    from tidelog.client.options import Start
 
 
 def topics_to_read(topics: str | re.Pattern[str] | Iterable[str], group_protocol: str) -> TopicSubscription:

@@ -215,6 +215,29 @@ def test_names_of_topics_are_not_taken_from_a_broker_that_is_behind() -> None:
     with_admin(work)
 
 
+def test_of_two_that_are_asked_at_once_the_one_that_is_behind_is_asked_after_the_other() -> None:
+    async def scenario(cluster: Cluster, first: Informant, second: Informant) -> None:
+        refused = asyncio.Event()
+
+        async def refuse(request: MetadataRequest, version: int) -> MetadataResponse:
+            await refused.wait()
+            return MetadataResponse(error_code=Code.STALE_METADATA)
+
+        first.on(ApiKey.METADATA, refuse)
+        asked = len(first.messages(ApiKey.METADATA))
+        names = asyncio.ensure_future(
+            cluster.retrying("names", lambda: cluster.fetch_topic_names([TopicId(UUID(int=1))]))
+        )
+        await until(lambda: len(first.messages(ApiKey.METADATA)) > asked)
+        idle = await cluster.pool.connection(Address("127.0.0.1", second.port))
+        assert await cluster.any_broker() is idle  # for something else
+        refused.set()
+        await names
+        assert cluster._choice._behind.keys() == {Address("127.0.0.1", first.port)}
+
+    between_two(scenario)
+
+
 def test_log_directories_are_asked_for_again_where_the_broker_is_behind() -> None:
     async def work(cluster: ModelCluster, admin: aio.Admin) -> None:
         answers = iter([log_dirs.DescribeLogDirsResponse(error_code=Code.STALE_METADATA)])
