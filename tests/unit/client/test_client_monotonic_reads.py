@@ -13,7 +13,15 @@ from support.fixtures.model_cluster import BROKER_ID, ModelCluster
 from support.fixtures.modelled_admin import FAST
 from support.fixtures.scripted_broker import ScriptedBroker
 from support.fixtures.waiting import until
-from tidelog import ConsistencyContext, ConsistencyContextStore, KafkaError, TidelogError, TopicPartition, aio
+from tidelog import (
+    ConsistencyContext,
+    ConsistencyContextStore,
+    KafkaError,
+    TidelogError,
+    TimedOutError,
+    TopicPartition,
+    aio,
+)
 from tidelog.base.errors import Code
 from tidelog.base.ids import TopicId
 from tidelog.client.cluster import Cluster, real_world
@@ -307,6 +315,62 @@ def test_a_broker_of_another_cluster_is_told_of_even_if_it_knows_no_tokens() -> 
         assert len(cluster.messages(ApiKey.METADATA)) == 1  # it is not asked again and again
 
     with_admin(work)
+
+
+@pytest.mark.parametrize("knows_tokens", [True, False])
+def test_an_address_of_another_cluster_is_skipped_while_there_are_others(
+    caplog: pytest.LogCaptureFixture, knows_tokens: bool
+) -> None:
+    async def work(cluster: ModelCluster, admin: aio.Admin) -> None:
+        cluster.create("t")
+        async with Informant(9) as foreign:
+            foreign.cluster_id = "another"
+            if not knows_tokens:
+                foreign.on(ApiKey.METADATA, lambda request, version: MetadataResponse(cluster_id="another"))
+            asked = 0
+            while not asked:  # whom a client asks first is drawn by lot
+                store = ConsistencyContextStore(ConsistencyContext("model", 5))
+                addresses = [f"127.0.0.1:{foreign.port}", cluster.address]
+                async with aio.Admin(addresses, consistency_context_store=store, **FAST) as own:
+                    for _ in range(3):
+                        assert [found.name for found in await own.list_topics()] == ["t"]
+                    asked = len(foreign.messages(ApiKey.METADATA))
+            assert asked == 1
+            told = f"127.0.0.1:{foreign.port} is of another cluster than the consistency context, and is skipped"
+            assert [record.getMessage() for record in caplog.records if told in record.getMessage()]
+
+    with_admin(work)
+
+
+def test_where_all_addresses_are_of_another_cluster_that_is_told() -> None:
+    async def main() -> None:
+        async with Informant(9) as first, Informant(9) as second, asyncio.timeout(60):
+            first.cluster_id = second.cluster_id = "another"
+            store = ConsistencyContextStore(ConsistencyContext("model", 5))
+            addresses = [f"127.0.0.1:{one.port}" for one in (first, second)]
+            async with aio.Admin(addresses, consistency_context_store=store, **FAST) as admin:
+                for _ in range(2):
+                    with pytest.raises(KafkaError, match=r"the cluster here is .*this .* is of") as error:
+                        await admin.list_topics()
+                    assert error.value.code is Code.INCONSISTENT_CLUSTER_ID
+            assert [len(one.messages(ApiKey.METADATA)) for one in (first, second)] == [1, 1]
+
+    asyncio.run(main())
+
+
+def test_an_address_of_another_cluster_is_named_where_the_right_ones_are_away() -> None:
+    async def main() -> None:
+        async with Informant(9) as foreign, asyncio.timeout(60):
+            foreign.cluster_id = "another"
+            store = ConsistencyContextStore(ConsistencyContext("model", 5))
+            options = {**FAST, "default_api_timeout_ms": 300}
+            addresses = [f"127.0.0.1:{foreign.port}", "127.0.0.1:1"]
+            async with aio.Admin(addresses, consistency_context_store=store, **options) as admin:
+                told = rf"no broker can be reached at 127.0.0.1:1; .*; of another cluster: 127.0.0.1:{foreign.port}"
+                with pytest.raises(TimedOutError, match=told):
+                    await admin.list_topics()
+
+    asyncio.run(main())
 
 
 def test_a_refusal_is_not_remembered_when_the_topic_is_named_again() -> None:
