@@ -3,8 +3,8 @@
 `tidelog.records` has hot loops in plain Python files (kernel.py, kernel_encode.py, kernel_keys.py, kernel_clean.py),
 whose C types stand in a pxd beside each. They run as they are. Where there is Cython and a C compiler, a copy of each
 is compiled too, as a module of another name (_kernel_c and so on): a module beside its own shared library could no
-longer be chosen. The copies are made in build/, and carry the SHA-256 of what they were made of, so that a stale one is
-found out.
+longer be chosen. The copies are made in build/, and carry the CRC-32 of what they were made of, so that a stale one is
+found out when it is imported.
 
 It is optional. Without a compiler or Cython the installation succeeds, and the interpreted kernel serves.
 
@@ -13,9 +13,9 @@ Environment:
     TIDELOG_BUILD_BOUNDSCHECK=1     let Cython check every index too: slower, for `tests/fuzz/fuzz_walker.py`
 """
 
-import hashlib
 import os
 import sys
+from binascii import crc32
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -31,9 +31,9 @@ def copy_kernel(name: str) -> str:
     """Write the copy that is compiled, and its pxd. Returns its path, relative to this file as setuptools wants it."""
     source = (HERE / SOURCES / f"{name}.py").read_bytes()
     types = (HERE / SOURCES / f"{name}.pxd").read_bytes()
-    digest = hashlib.sha256(source + types).hexdigest()
+    checksum = crc32(source + types)
     (HERE / COPIES).mkdir(parents=True, exist_ok=True)
-    (HERE / COPIES / f"_{name}_c.py").write_bytes(source + f'\n\nKERNEL_SOURCE_HASH = "{digest}"\n'.encode())
+    (HERE / COPIES / f"_{name}_c.py").write_bytes(source + f'\n\nKERNEL_SOURCE_HASH = "{checksum:08x}"\n'.encode())
     (HERE / COPIES / f"_{name}_c.pxd").write_bytes(types)
     return str(COPIES / f"_{name}_c.py")
 

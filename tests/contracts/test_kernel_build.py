@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import os
 import shutil
+import subprocess
+import sys
+from binascii import crc32
 from pathlib import Path
 
 import pytest
@@ -31,5 +33,30 @@ def test_the_compiled_kernel_serves() -> None:
 def test_it_was_built_from_this_source(name: str) -> None:
     built = importlib.import_module(f"tidelog.records._{name}_c")
     sources = [SOURCES / f"{name}.py", SOURCES / f"{name}.pxd"]
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
-    assert digest == built.KERNEL_SOURCE_HASH, "built from another source: remove .venv/.ready and run make test"
+    checksum = crc32(b"".join(path.read_bytes() for path in sources))
+    assert f"{checksum:08x}" == built.KERNEL_SOURCE_HASH, "from another source: remove .venv/.ready and run make test"
+
+
+@with_a_compiler
+@pytest.mark.parametrize("name", ["kernel.py", "kernel_keys.pxd"])
+def test_one_that_was_built_from_another_source_does_not_serve(tmp_path: Path, name: str) -> None:
+    package = tmp_path / "tidelog"
+    shutil.copytree(SOURCES.parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    program = "from tidelog import records; print(records.KERNEL_IS_COMPILED)"
+    environment = {key: value for key, value in os.environ.items() if key != "TIDELOG_PURE"}
+    environment["PYTHONPATH"] = str(tmp_path)
+
+    def run() -> tuple[str, str]:
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+        )
+        return done.stdout.strip(), done.stderr
+
+    assert run() == ("True", "")
+    with (package / "records" / name).open("a") as source:
+        source.write("# another version\n")
+    is_compiled, told = run()
+    assert is_compiled == "False"
+    assert "RuntimeWarning: the compiled kernel was built from another source than the one beside it" in told
+    (package / "records" / name).unlink()  # an installation without sources has nothing to compare with
+    assert name.endswith(".py") or run() == ("True", "")
