@@ -14,7 +14,6 @@ A context as JSON, in any order:
 
 from __future__ import annotations
 
-import json
 import struct
 from dataclasses import dataclass
 from threading import Lock
@@ -127,6 +126,8 @@ class ConsistencyContext:
 
     def to_json(self) -> str:
         """The context as a JSON object, for `from_json`."""
+        import json
+
         return json.dumps({"version": FORMAT_VERSION, "cluster_id": self.cluster_id, "token": self.token})
 
     @classmethod
@@ -138,6 +139,8 @@ class ConsistencyContext:
         """
         if not isinstance(text, str | bytes | bytearray):
             raise ConsistencyContextError(f"from_json({text!r}): text is expected, as to_json returns it")
+        import json
+
         try:
             found = json.loads(text)
         except (ValueError, RecursionError) as error:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from datetime import datetime
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from tidelog.base.ids import PartitionIndex, Position, TopicPartition
-from tidelog.client.async_consumer import AsyncConsumer
-from tidelog.client.cluster import World
-from tidelog.client.core.handing import Handing
-from tidelog.client.core.subscription import Begins
 from tidelog.client.core.values import (
     RAW,
     CommittedOffset,
@@ -28,15 +21,22 @@ from tidelog.client.core.values import (
     Rebalance,
     V,
 )
-from tidelog.client.loop_thread import LoopThread
-from tidelog.client.options import ConsumerConfig, ConsumerOptions, Start, deserializers_of, parse_options
-from tidelog.client.polling import check_not_telling
+from tidelog.client.options import ConsumerConfig, deserializers_of, parse_options
 
 if TYPE_CHECKING:
+    import re
+    from datetime import datetime
+    from types import TracebackType
+
     import pyarrow as pa
 
+    from tidelog.client.async_consumer import AsyncConsumer
+    from tidelog.client.cluster import World
     from tidelog.client.consumer_group import Listener
     from tidelog.client.core.group_metadata import GroupMetadata
+    from tidelog.client.core.handing import Handing
+    from tidelog.client.core.subscription import Begins
+    from tidelog.client.options import ConsumerOptions, Start
 
 T = TypeVar("T")
 
@@ -81,6 +81,9 @@ class Consumer(Generic[K, V]):
         world: World | None = None,
         deserializers: Deserializers = RAW,
     ) -> None:
+        from tidelog.client.async_consumer import AsyncConsumer  # and asyncio: loaded with the first consumer
+        from tidelog.client.loop_thread import LoopThread
+
         self._is_closed = False
         self._teller: int | None = None  # the thread that calls a listener
         self._async: AsyncConsumer[K, V] = AsyncConsumer.__new__(AsyncConsumer)
@@ -382,6 +385,8 @@ class Consumer(Generic[K, V]):
     # How.
     def _fetch(self, timeout_ms: int, max_records: int | None, *, is_loop: bool) -> Handing[K, V]:
         """Records on their way to the caller. If Ctrl-C comes before they are taken, they are delivered again."""
+        from tidelog.client.polling import check_not_telling
+
         check_not_telling(self._teller == threading.get_ident())
         read = self._polling.reading(timeout_ms, max_records)
 
@@ -395,6 +400,8 @@ class Consumer(Generic[K, V]):
 
     def _deliver(self, read: Callable[[Begins], Awaitable[T]]) -> T:
         """What is taken in one piece. If Ctrl-C comes before the caller has it, it is delivered again."""
+        from tidelog.client.polling import check_not_telling
+
         check_not_telling(self._teller == threading.get_ident())
         while True:
             found = self._thread.run(self._polling.deliver(read))

@@ -19,12 +19,6 @@ from tidelog.client.core.fetch_messages import (
 from tidelog.client.core.values import IsolationLevel, OffsetAndEpoch, code_of
 from tidelog.net.connection import Connection
 from tidelog.wire.messages.api_02_list_offsets import MAX_TIMESTAMP, ListOffsetsResponse
-from tidelog.wire.messages.api_21_delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopic,
-)
 from tidelog.wire.messages.api_23_offset_for_leader_epoch import OffsetForLeaderEpochResponse
 
 A = TypeVar("A")
@@ -158,6 +152,12 @@ class Leaders:
             TimedOutError: not within the time; names the last reason.
             KafkaError: one was refused, as OFFSET_OUT_OF_RANGE. Of others the records may be gone.
         """
+        from tidelog.wire.messages.api_21_delete_records import (
+            DeleteRecordsPartition,
+            DeleteRecordsRequest,
+            DeleteRecordsResponse,
+            DeleteRecordsTopic,
+        )
 
         async def send_request(connection: Connection, requested: list[TopicPartition]) -> Answers[Offset]:
             by_topic: dict[str, list[DeleteRecordsPartition]] = {}

@@ -6,18 +6,26 @@ the two. An argument that does not exist is a TypeError that names the closest o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import timedelta
-from ssl import SSLContext
-from typing import Any, Literal, TypedDict, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from tidelog.base.errors import ConfigError, RecordsLostError, TidelogError
 from tidelog.base.ids import TopicPartition
-from tidelog.client.consistency import ConsistencyContextStore
-from tidelog.client.core.partitioner import ChoosePartition
 from tidelog.client.core.values import RAW, CommittedOffset, Deserializers, PositionReset, ResetPolicy
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+    from ssl import SSLContext
+
+    from tidelog.client.consistency import ConsistencyContextStore
+    from tidelog.client.core.partitioner import ChoosePartition
+
+    Partitioner = Literal["murmur2", "crc32", "fnv1a", "sticky", "round_robin"] | ChoosePartition
+    AutoOffsetReset = Literal["earliest", "latest", "closest", "none"] | timedelta
+    Start = Literal["earliest", "latest"] | timedelta
+    """Where to start what has no position yet."""
 
 C = TypeVar("C", bound="CommonConfig")
 
@@ -26,12 +34,8 @@ ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 INT32_MAX = 2**31 - 1
 
 Acks = Literal["all", "0", "1", -1, 0, 1]
-Partitioner = Literal["murmur2", "crc32", "fnv1a", "sticky", "round_robin"] | ChoosePartition
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
-AutoOffsetReset = Literal["earliest", "latest", "closest", "none"] | timedelta
 GroupProtocol = Literal["classic", "consumer"]
-Start = Literal["earliest", "latest"] | timedelta
-"""Where to start what has no position yet."""
 Isolation = Literal["read_uncommitted", "read_committed"]
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
@@ -136,7 +140,7 @@ def _secret() -> str | None:
     return field(default=None, repr=False, metadata={"is_secret": True})
 
 
-_DURATION = re.compile(
+_DURATION = (
     r"by_duration:P(?=[\dT])(?:(?P<days>\d+)D)?"
     r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
 )
@@ -144,6 +148,8 @@ _DURATION = re.compile(
 
 
 def _is_duration(value: object) -> bool:
+    from datetime import timedelta
+
     if isinstance(value, str):
         value = _duration(value)
     return isinstance(value, timedelta) and value >= timedelta()
@@ -151,7 +157,10 @@ def _is_duration(value: object) -> bool:
 
 def _duration(text: str) -> timedelta | None:
     """None for what is none, or too long."""
-    found = _DURATION.fullmatch(text)
+    import re
+    from datetime import timedelta
+
+    found = re.fullmatch(_DURATION, text)
     if found is None:
         return None
     try:
@@ -162,6 +171,8 @@ def _duration(text: str) -> timedelta | None:
 
 def reset_policy(config: ConsumerConfig) -> tuple[ResetPolicy, int]:
     """What `auto_offset_reset` says, and how many ms ago a policy by duration begins."""
+    from datetime import timedelta
+
     reset: object = config.auto_offset_reset
     if isinstance(reset, str):
         reset = _duration(reset) or reset
@@ -195,9 +206,7 @@ class CommonConfig:
     """Ask for metadata after this time even if nothing calls for it."""
     receive_message_max_bytes: int = _within(256 * 1024 * 1024, 1_000)
     """The largest response accepted."""
-    consistency_context_store: ConsistencyContextStore | None = field(
-        default=None, metadata={"is_a": ConsistencyContextStore}
-    )
+    consistency_context_store: ConsistencyContextStore | None = None
     """Shared with other clients, so that none is shown older metadata than another has seen (KIP-1243). None: metadata
     may go back in time between brokers."""
     security_protocol: SecurityProtocol = field(
@@ -362,6 +371,8 @@ def start_ms(owner: str, start: object) -> int | None:
     Raises:
         ConfigError: it is not one of `Start`, or None.
     """
+    from datetime import timedelta
+
     if isinstance(start, timedelta) and start >= timedelta():
         return start // timedelta(milliseconds=1)
     if start is not None and start not in ("earliest", "latest"):
@@ -413,6 +424,13 @@ def _closest(name: str, known: list[str]) -> str:
     return f"; did you mean {found[0]!r}?" if found else f"; it takes bootstrap_servers and {', '.join(sorted(known))}"
 
 
+_CLASSES = {
+    "ConsistencyContextStore | None": ("tidelog.client.consistency", "a ConsistencyContextStore"),
+    "SSLContext | None": ("ssl", "an ssl.SSLContext"),
+}
+"""By annotation, the module that has the class, which is loaded for whoever gives one, and how errors name it."""
+
+
 def _check(owner: str, name: str, value: object, annotation: str, limits: Mapping[str, Any]) -> None:
     shown = "…" if limits.get("is_secret") else repr(value)
     if "values" in limits:
@@ -433,17 +451,16 @@ def _check(owner: str, name: str, value: object, annotation: str, limits: Mappin
             raise ConfigError(
                 f"{owner}({name}={shown}): a whole number from {limits['low']} to {limits['high']} is expected"
             )
-    elif "is_a" in limits:
-        if value is not None and not isinstance(value, limits["is_a"]):
-            raise ConfigError(f"{owner}({name}={value!r}): a {limits['is_a'].__name__} is expected, or None")
     elif annotation == "bool" and not isinstance(value, bool):
         raise ConfigError(f"{owner}({name}={shown}): True or False is expected")
     elif annotation == "bool | None" and not (value is None or isinstance(value, bool)):
         raise ConfigError(f"{owner}({name}={shown}): True, False or None is expected")
     elif annotation == "str | None" and not (value is None or (isinstance(value, str) and value)):
         raise ConfigError(f"{owner}({name}={shown}): text that is not empty, or None, is expected")
-    elif annotation == "SSLContext | None" and not (value is None or isinstance(value, SSLContext)):
-        raise ConfigError(f"{owner}({name}={shown}): an ssl.SSLContext, or None, is expected")
+    elif annotation in _CLASSES and value is not None:
+        module, expected = _CLASSES[annotation]
+        if not isinstance(value, getattr(import_module(module), annotation.removesuffix(" | None"))):
+            raise ConfigError(f"{owner}({name}={shown}): {expected}, or None, is expected")
     elif annotation == "str" and not isinstance(value, str):
         raise ConfigError(f"{owner}({name}={shown}): text is expected")
     elif "each" in limits:

@@ -216,7 +216,7 @@ def test_a_store_may_be_kept_elsewhere() -> None:
 
 @pytest.mark.parametrize("client", [Producer, Consumer, Admin, aio.Producer, aio.Consumer, aio.Admin])
 def test_what_is_no_store_is_refused_by_every_client(client: Any) -> None:
-    with pytest.raises(ConfigError, match="a ConsistencyContextStore is expected, or None"):
+    with pytest.raises(ConfigError, match="a ConsistencyContextStore, or None, is expected"):
         client("127.0.0.1:1", consistency_context_store=ConsistencyContext("c", 1))
 
 

@@ -75,7 +75,10 @@ before = set(sys.modules)
 import tidelog
 loaded = set(sys.modules) - before - {"tidelog", "__future__"}
 assert not loaded, loaded
-from tidelog import Consumer, Producer, Admin, aio
+from tidelog import Consumer
+for late in ("asyncio", "datetime", "json", "logging", "ssl", "tidelog.client.cluster", "tidelog.records"):
+    assert late not in set(sys.modules) - before, late  # the first consumer loads them
+from tidelog import Producer, Admin, aio
 for heavy in ("pyarrow", "rich", "click", "unittest", "difflib", "email", "hmac", "tempfile", "tidelog.server",
               "tidelog.log", "tidelog.io.tls", "tidelog.security", "tidelog.net.security", "tidelog.client.security"):
     assert heavy not in sys.modules, heavy
