@@ -97,6 +97,8 @@ class ProtobufSerializer(Generic[M]):
         """
         if not isinstance(value, self._message_type):
             found = value.DESCRIPTOR.full_name if isinstance(value, Message) else type(value).__name__
+            if found == self._name:
+                found += " of another class"  # as deserializers without a class make it
             raise SchemaError(f"a value of {self._subject!r} is a {found}, not a {self._name}")
         try:
             payload = value.SerializeToString()
@@ -144,7 +146,7 @@ class ProtobufDeserializer(Generic[T]):
         self._message_type = message_type
         self._name = None if message_type is None else _checked(message_type).full_name
         self._files: dict[int, FileDescriptorProto | None] = {}
-        self._types: dict[tuple[int, bytes], type[Message]] = {}
+        self._types: dict[tuple[int, tuple[int, ...]], type[Message]] = {}
 
     def __call__(self, data: bytes | None) -> T:
         """The message; None for a null.
@@ -156,22 +158,21 @@ class ProtobufDeserializer(Generic[T]):
         if data is None:
             return cast(T, None)
         schema_id = schema_id_of(data)
-        start = _end_of_indexes(data, schema_id)
-        key = schema_id, data[ENVELOPE.size : start]
-        message_type = self._types.get(key)
-        if message_type is None:
-            message_type = self._types[key] = self._type_of(schema_id, _read_indexes(key[1]))
+        indexes, start = _read_indexes(data, schema_id)
+        message_type = self._types.get((schema_id, indexes)) or self._type_of(schema_id, indexes)
         try:
             return cast(T, message_type.FromString(data[start:]))
         except Exception as error:  # DecodeError, and what the pure Python of the library raises
             name = message_type.DESCRIPTOR.full_name
             raise SchemaError(f"bytes that name schema {schema_id} cannot be read as {name}: {said(error)}") from error
 
-    def _type_of(self, schema_id: int, indexes: Sequence[int]) -> type[Message]:
+    def _type_of(self, schema_id: int, indexes: tuple[int, ...]) -> type[Message]:
         """The class of a message of a schema. Raises SchemaError: there is none, or it is not the one that is read."""
         schema = self._registry.schema(schema_id, serialized=True)
-        check_kind(schema, PROTOBUF, schema_id)
-        file = _file_in(schema.text)
+        if schema_id not in self._files:
+            check_kind(schema, PROTOBUF, schema_id)
+            self._files[schema_id] = _file_in(schema.text)
+        file = self._files[schema_id]
         if file is None:
             if self._message_type is None:
                 raise SchemaError(
@@ -185,10 +186,13 @@ class ProtobufDeserializer(Generic[T]):
                 f"bytes that name schema {schema_id} are of message {list(indexes)}, and the schema has no such message"
             )
         if self._message_type is None:
-            return _made_of(self._registry, schema_id, schema, file, name)
-        if name != self._name:
+            found = _made_of(self._registry, schema_id, schema, file, name)
+        elif name == self._name:
+            found = self._message_type
+        else:
             raise SchemaError(f"bytes that name schema {schema_id} are of {name}, not {self._name}")
-        return self._message_type
+        self._types[schema_id, indexes] = found
+        return found
 
 
 def _checked(message_type: type[Message]) -> Descriptor:
@@ -211,27 +215,20 @@ def _written_indexes(message: Descriptor) -> bytes:
     return b"".join(map(varint, (len(indexes), *indexes)))
 
 
-def _end_of_indexes(data: bytes, schema_id: int) -> int:
-    """Where the message begins. Raises SchemaError."""
+def _read_indexes(data: bytes, schema_id: int) -> tuple[tuple[int, ...], int]:
+    """The indexes of the message, and where it begins. Raises SchemaError."""
     what = f"bytes that name schema {schema_id}"
+    indexes = []
     try:
         count, position = read_varint(data, ENVELOPE.size)
         if not 0 <= count <= INDEXES_MAX:
             raise SchemaError(f"{what} have {count} indexes of their message: from 0 to {INDEXES_MAX} are allowed")
         for _ in range(count):
-            _, position = read_varint(data, position)
+            index, position = read_varint(data, position)
+            indexes.append(index)
     except MalformedMessageError as error:
         raise SchemaError(f"{what} end within the indexes of their message: {error}") from None
-    return position
-
-
-def _read_indexes(written: bytes) -> list[int]:
-    count, position = read_varint(written, 0)
-    indexes = []
-    for _ in range(count):
-        index, position = read_varint(written, position)
-        indexes.append(index)
-    return indexes or [0]
+    return tuple(indexes) or (0,), position
 
 
 def _name_of(file: FileDescriptorProto, indexes: Iterable[int]) -> str | None:

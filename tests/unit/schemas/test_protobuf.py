@@ -198,6 +198,9 @@ def test_a_value_of_another_class_is_refused(server: RegistryServer, registry: S
         with pytest.raises(SchemaError, match=rf"a value of 'o' is a {name}, not a shop.Order"):
             serializer(wrong)
     assert server.asked == []
+    dynamic: Any = ProtobufDeserializer(registry)(serializer(Order(id=1)))
+    with pytest.raises(SchemaError, match=r"a value of 'o' is a shop.Order of another class, not a shop.Order"):
+        serializer(dynamic)
 
 
 @pytest.mark.parametrize(
