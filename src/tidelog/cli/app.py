@@ -29,6 +29,11 @@ COMMANDS: dict[str, str | dict[str, str]] = {
         "delete": "tidelog.cli.groups:DeleteGroups",
         "reset-offsets": "tidelog.cli.group_offsets:ResetOffsets",
     },
+    "losses": {
+        "list": "tidelog.cli.losses:ListLosses",
+        "describe": "tidelog.cli.losses:DescribeLoss",
+        "acknowledge": "tidelog.cli.losses:AcknowledgeLosses",
+    },
     "transactions": {
         "list": "tidelog.cli.transactions:ListTransactions",
         "describe": "tidelog.cli.transactions:DescribeTransactions",
@@ -81,6 +86,7 @@ COMMANDS: dict[str, str | dict[str, str]] = {
 GROUP_HELP = {
     "topics": "Create, list, describe, alter and delete topics.",
     "groups": "See how far consumer groups have read, and change it.",
+    "losses": "See which records the cluster has lost, or may have, and who may still hold them.",
     "transactions": "See which transactions are open, and abort those that hang.",
     "configs": "See and change the settings of topics and brokers.",
     "reassign": "Move partitions to other brokers.",

@@ -6,6 +6,7 @@ from tidelog.controller.elections import pieces_to_elect
 from tidelog.controller.isr_changes import AlteredPartition, IsrChange, IsrMember, PartitionToAlter
 from tidelog.controller.leaders import ElectionType
 from tidelog.controller.log_transactions import LOG_TRANSACTIONS
+from tidelog.controller.losses import ToldLoss
 from tidelog.controller.lost_replicas import LostReplica
 from tidelog.controller.partition_scan import PartitionScan
 from tidelog.controller.pending_changes import leaves_pending_changes
@@ -79,6 +80,7 @@ __all__ = [
     "ReplicaInDirectory",
     "Suspect",
     "Suspicions",
+    "ToldLoss",
     "TopicToCreate",
     "TopicToDelete",
     "TopicToGrow",

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
+from tidelog.base.losses import LossId
 from tidelog.base.ports import Rng
 from tidelog.controller import (
     balancing,
@@ -21,6 +22,7 @@ from tidelog.controller import (
     features,
     heartbeats,
     isr_changes,
+    losses,
     partitions,
     pending_changes,
     producer_ids,
@@ -31,6 +33,7 @@ from tidelog.controller.directory_assignments import ReplicaInDirectory
 from tidelog.controller.early_fencing import EarlyFence, Suspect, Suspicions
 from tidelog.controller.isr_changes import AlteredPartition, PartitionToAlter
 from tidelog.controller.leaders import ElectionType
+from tidelog.controller.losses import ToldLoss
 from tidelog.controller.lost_replicas import LostReplica, lost_replicas
 from tidelog.controller.partition_scan import PartitionScan, PartitionScans
 from tidelog.controller.sessions import BrokerSessions
@@ -344,6 +347,22 @@ class ControllerState:
         return directory_assignments.decide_assign_directories(
             self.metadata, self.settings, broker_id, broker_epoch, replicas
         )
+
+    def accounted(self, records: Sequence[object], *, now_ms: int) -> tuple[object, ...]:
+        """Records that were decided, with what they mean for the account of losses. `now_ms` is since 1970."""
+        return losses.accounted(self.metadata, self.settings, records, now_ms=now_ms)
+
+    def decide_tell_losses(
+        self, broker_id: BrokerId, broker_epoch: BrokerEpoch, told: Sequence[ToldLoss], *, now_ms: int
+    ) -> Decision[tuple[()]]:
+        """Note what the replicas of a broker held. `now_ms` is since 1970."""
+        return losses.decide_tell_losses(self.metadata, self.settings, broker_id, broker_epoch, told, now_ms=now_ms)
+
+    def decide_acknowledge_losses(
+        self, found: Sequence[LossId], note: str, *, now_ms: int
+    ) -> Decision[tuple[bool, ...]]:
+        """Note that an operator has dealt with entries; whether there is each. `now_ms` is since 1970."""
+        return losses.decide_acknowledge_losses(self.metadata, found, note, now_ms=now_ms)
 
     def decide_allocate_producer_ids(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[ProducerIdBlock]:
         """Give a broker the next block of producer ids."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.base.ids import BrokerId, Offset, PartitionIndex, TopicId
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId
+from tidelog.base.losses import LossId
 from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.image import MetadataImage, MetadataView, ResourceKey, ResourceType, TopicImage
 from tidelog.metadata.records.brokers import (
@@ -10,7 +11,7 @@ from tidelog.metadata.records.brokers import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from tidelog.metadata.records.cluster import ConfigRecord, FeatureLevelRecord
+from tidelog.metadata.records.cluster import ConfigRecord, FeatureLevelRecord, NoOpRecord
 from tidelog.metadata.records.controllers import RegisterControllerRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
@@ -40,6 +41,8 @@ class MetadataDelta:
         """Registered."""
         self.changed_configs: set[ResourceKey] = set()
         """Whose settings changed; a topic that was deleted takes its settings along without being listed."""
+        self.changed_losses: set[LossId] = set()
+        """Entries of the account that are new, changed, or forgotten."""
         self.are_features_changed = False
         self._draft = MetadataDraft(base)
 
@@ -67,6 +70,11 @@ class MetadataDelta:
                 self.changed_brokers.add(BrokerId(record.broker_id))
             case RegisterControllerRecord():
                 self.changed_controllers.add(BrokerId(record.controller_id))
+            case NoOpRecord():
+                named = [(one.topic_id, one.partition_index, one.leader_epoch) for one in record.losses]
+                named += [(one.topic_id, one.partition_index, one.leader_epoch) for one in record.forgotten_losses]
+                for topic_id, index, epoch in named:
+                    self.changed_losses.add(LossId(TopicId(topic_id), PartitionIndex(index), LeaderEpoch(epoch)))
             case FeatureLevelRecord():
                 self.are_features_changed = True
             case _:

@@ -31,9 +31,16 @@ from tidelog.metadata.records.brokers import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from tidelog.metadata.records.cluster import ConfigRecord, FeatureLevelRecord, ProducerIdsRecord
+from tidelog.metadata.records.cluster import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    ForgottenLoss,
+    NoOpRecord,
+    ProducerIdsRecord,
+)
 from tidelog.metadata.records.controllers import RegisterControllerRecord
 from tidelog.metadata.records.topics import NO_LEADER, PartitionRecord, RemoveTopicRecord, TopicRecord
+from tidelog.wire.messages.losses import entry_of
 
 
 def records_between(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
@@ -45,6 +52,7 @@ def records_between(base: MetadataImage, image: MetadataImage) -> Iterator[objec
     yield from _configs(base, image)
     if image.next_producer_id != base.next_producer_id:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
+    yield from _losses(base, image)
 
 
 def _begins_anew(base: MetadataImage, image: MetadataImage) -> bool:
@@ -153,6 +161,15 @@ def _partition(topic: TopicImage, index: int, partition: PartitionImage) -> Part
         last_known_elr=last_known or None,
         unclean_epoch=-1 if partition.unclean_epoch is None else partition.unclean_epoch,
     )
+
+
+def _losses(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
+    for loss_id in base.losses:
+        if loss_id not in image.losses:
+            yield NoOpRecord(forgotten_losses=[ForgottenLoss(*loss_id)])
+    for loss_id, loss in image.losses.items():
+        if base.losses.get(loss_id) != loss:
+            yield NoOpRecord(losses=[entry_of(loss)])
 
 
 def _configs(base: MetadataImage, image: MetadataImage) -> Iterator[object]:

@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicId
 from tidelog.base.invariant import invariant
+from tidelog.base.losses import Loss, LossId
 from tidelog.metadata.features import (
     CONTROLLERS_SINCE,
     ELIGIBLE_LEADERS_SINCE,
@@ -37,6 +38,7 @@ from tidelog.metadata.records import brokers as broker_records
 from tidelog.metadata.records import cluster as cluster_records
 from tidelog.metadata.records import controllers as controller_records
 from tidelog.metadata.records import topics as topic_records
+from tidelog.wire.messages.losses import loss_of
 
 
 class MetadataDraft:
@@ -52,7 +54,9 @@ class MetadataDraft:
         "configs",
         "controllers",
         "features",
+        "losses",
         "next_producer_id",
+        "open_loss_count",
         "topics_by_id",
         "topics_by_name",
     )
@@ -65,6 +69,8 @@ class MetadataDraft:
         self.controllers: dict[BrokerId, ControllerImage] = base.controllers  # type: ignore[assignment]
         self.configs: dict[ResourceKey, Mapping[str, str]] = base.configs  # type: ignore[assignment]
         self.features: dict[str, int] = base.features  # type: ignore[assignment]
+        self.losses: dict[LossId, Loss] = base.losses  # type: ignore[assignment]
+        self.open_loss_count = base.open_loss_count
         self.next_producer_id = base.next_producer_id
         self._owned: set[str] = set()  # names of the mappings above that nobody else sees
         self._growing: dict[TopicId, list[PartitionImage]] = {}  # partitions that nobody else sees
@@ -82,6 +88,8 @@ class MetadataDraft:
             self.next_producer_id,
             last_offset,
             self.controllers,
+            self.losses,
+            self.open_loss_count,
         )
 
     def clone(self) -> MetadataDraft:
@@ -232,6 +240,29 @@ class MetadataDraft:
     def apply_no_op(self, record: object) -> None:
         """Only its offset matters."""
 
+    def apply_losses(self, record: cluster_records.NoOpRecord) -> None:
+        if not record.losses and not record.forgotten_losses:
+            return
+        self._own("losses")
+        for entry in record.losses:
+            loss = loss_of(entry)
+            self._forget_loss(loss.id, stays=True)
+            self.losses[loss.id] = loss
+            self.open_loss_count += loss.is_open
+        for gone in record.forgotten_losses:
+            loss_id = LossId(
+                TopicId(gone.topic_id), PartitionIndex(gone.partition_index), LeaderEpoch(gone.leader_epoch)
+            )
+            self._forget_loss(loss_id)
+
+    def _forget_loss(self, loss_id: LossId, *, stays: bool = False) -> None:
+        """One that stays keeps its place: the account is in the order in which entries were opened."""
+        known = self.losses.get(loss_id)
+        if known is not None:
+            self.open_loss_count -= known.is_open
+            if not stays:
+                del self.losses[loss_id]
+
     def _own(self, name: str) -> None:
         """Copy one of the mappings if someone else may see it."""
         if name not in self._owned:
@@ -309,7 +340,7 @@ _APPLY: dict[type, Callable[[MetadataDraft, Any], None]] = {
     cluster_records.ConfigRecord: MetadataDraft.apply_config,
     cluster_records.FeatureLevelRecord: MetadataDraft.apply_feature_level,
     cluster_records.ProducerIdsRecord: MetadataDraft.apply_producer_ids,
-    cluster_records.NoOpRecord: MetadataDraft.apply_no_op,
+    cluster_records.NoOpRecord: MetadataDraft.apply_losses,
     cluster_records.BeginTransactionRecord: MetadataDraft.apply_no_op,
     cluster_records.EndTransactionRecord: MetadataDraft.apply_no_op,
     cluster_records.AbortTransactionRecord: MetadataDraft.apply_no_op,

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicId
+from tidelog.base.losses import Loss, LossId
 
 
 class ResourceType(IntEnum):
@@ -135,6 +136,10 @@ class MetadataView(Protocol):
     def features(self) -> Mapping[str, int]: ...
     @property
     def next_producer_id(self) -> int: ...
+    @property
+    def losses(self) -> Mapping[LossId, Loss]: ...
+    @property
+    def open_loss_count(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +159,10 @@ class MetadataImage:
     """Inclusive: the consistency token (KIP-1243). None before the first record."""
     controllers: Mapping[BrokerId, ControllerImage] = field(default_factory=dict)
     """Those that registered: they are no brokers, or Kafka's."""
+    losses: Mapping[LossId, Loss] = field(default_factory=dict)
+    """The account of losses, the oldest entry first; of topics that may be gone by now."""
+    open_loss_count: int = 0
+    """How many of its entries are open."""
 
     @staticmethod
     def empty() -> MetadataImage:

@@ -12,6 +12,7 @@ from tidelog.base.ids import BrokerEpoch
 from tidelog.server.membership.broker_lifecycle import BrokerLifecycle
 from tidelog.server.membership.controller_channel import ControllerChannel
 from tidelog.server.membership.controller_registrations import ControllerRegistration
+from tidelog.server.membership.loss_reports import LossReports
 from tidelog.server.membership.producer_ids import ProducerIds
 from tidelog.server.quorum.controller import Controller
 from tidelog.server.quorum.metadata_quorum import MetadataQuorum
@@ -27,6 +28,7 @@ class ClusterMember:
         channel: to the active controller, wherever it is.
         lifecycle: of the broker; None where the node is a controller alone.
         registration: of a controller alone; a broker registers as that.
+        losses: of the broker, as the lifecycle.
     """
 
     quorum: MetadataQuorum
@@ -36,6 +38,7 @@ class ClusterMember:
     producer_ids: ProducerIds
     lifecycle: BrokerLifecycle | None
     registration: ControllerRegistration | None
+    losses: LossReports | None
 
     @property
     def broker_epoch(self) -> BrokerEpoch | None:

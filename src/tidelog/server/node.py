@@ -36,6 +36,7 @@ from tidelog.server.membership.broker_watch import BrokerWatch
 from tidelog.server.membership.controller_channel import ControllerChannel
 from tidelog.server.membership.controller_registrations import ControllerRegistration, ControllerRegistrations
 from tidelog.server.membership.leader_balancing import LeaderBalancing
+from tidelog.server.membership.loss_reports import LossReports
 from tidelog.server.membership.producer_ids import ProducerIds
 from tidelog.server.membership.replica_stops import ReplicaStops
 from tidelog.server.quorum.controller import Controller
@@ -519,6 +520,7 @@ class Node:
                 ControllerState(self._controller_settings()),
                 quorum,
                 on_committed=self.broker.on_committed,
+                clock=self.clock,
                 listeners=(self.broker_watch, self.replica_stops, self.controller_registrations),
                 first_levels=first_levels,
             ),
@@ -542,6 +544,7 @@ class Node:
             producer_ids=ProducerIds(node_id, lambda: self.broker_epoch, channel),
             lifecycle=self._new_lifecycle(channel) if config.broker_listeners else None,
             registration=None if config.broker_listeners else self._new_registration(quorum, channel),
+            losses=self._new_loss_reports(channel) if config.broker_listeners else None,
         )
 
     def _new_registration(self, quorum: MetadataQuorum, channel: ControllerChannel) -> ControllerRegistration:
@@ -568,6 +571,17 @@ class Node:
             channel=channel,
             rng=self.rng,
             on_failed=self._fail,
+        )
+
+    def _new_loss_reports(self, channel: ControllerChannel) -> LossReports:
+        return LossReports(
+            self.broker,
+            lambda: self.broker_epoch,
+            channel,
+            disk=self._disk,
+            executor=self._executor,
+            rng=self.rng,
+            tasks=self.broker.tasks,
         )
 
     def _controller_settings(self) -> ControllerSettings:

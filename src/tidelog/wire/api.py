@@ -105,6 +105,13 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    DESCRIBE_LOSSES = 10_000
+    ACKNOWLEDGE_LOSSES = 10_001
+    TELL_LOSSES = 10_002
+
+
+OWN_SINCE = 10_000
+"""From this key on the APIs are ours: nobody is told of them but our own clients and nodes."""
 
 
 class Api:
@@ -248,6 +255,9 @@ APIS: dict[int, Api] = {
         Api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "DescribeShareGroupOffsets", 0, 1, 0),
         Api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, "AlterShareGroupOffsets", 0, 0, 0),
         Api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, "DeleteShareGroupOffsets", 0, 0, 0),
+        Api(ApiKey.DESCRIBE_LOSSES, "DescribeLosses", 0, 0, 0),
+        Api(ApiKey.ACKNOWLEDGE_LOSSES, "AcknowledgeLosses", 0, 0, 0),
+        Api(ApiKey.TELL_LOSSES, "TellLosses", 0, 0, 0),
     )
 }
 """The APIs whose messages are declared, by key."""

@@ -8,7 +8,7 @@ from zlib import crc32
 
 from hypothesis import strategies as st
 
-from tidelog.wire.api import APIS, ApiKey
+from tidelog.wire.api import APIS, OWN_SINCE, ApiKey
 from tidelog.wire.schema import FieldSpec, Layout, WireType, layout_of
 
 LENGTHS_OF_NOTE = (0, 1, 126, 127, 128, 300)  # around the first step of a varint's size
@@ -77,6 +77,7 @@ SHARE_GROUPS = {
     ApiKey.DELETE_SHARE_GROUP_OFFSETS,
 }
 
+OURS = {key for key in ApiKey if key >= OWN_SINCE}
 NOT_IN_KAFKA_PYTHON = {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE} | SHARE_GROUPS
 
 READ_BY_KAFKA: dict[ApiKey, int] = {
@@ -95,7 +96,9 @@ READ_BY_KAFKA_MESSAGES = [
 ]
 
 SHARED_MESSAGES = [
-    (cls, version) for cls, version in ALL_MESSAGES if layout_of(cls).api_key not in NODES_ONLY | NOT_IN_KAFKA_PYTHON
+    (cls, version)
+    for cls, version in ALL_MESSAGES
+    if layout_of(cls).api_key not in NODES_ONLY | NOT_IN_KAFKA_PYTHON | OURS
 ]
 """What kafka-python knows as well."""
 SHARED_MESSAGE_IDS = [message_id(cls, version) for cls, version in SHARED_MESSAGES]

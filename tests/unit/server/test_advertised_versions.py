@@ -7,6 +7,7 @@ import pytest
 from tidelog.server.api.apis import advertised
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER, INTER_BROKER
 from tidelog.wire import APIS, ApiKey
+from tidelog.wire.api import OWN_SINCE
 
 CLIENTS = (BROKER, INTER_BROKER)
 BROKERS = (INTER_BROKER,)
@@ -86,6 +87,9 @@ ADVERTISED = {
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (0, 1, CLIENTS),
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: (0, 0, CLIENTS),
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: (0, 0, CLIENTS),
+    ApiKey.DESCRIBE_LOSSES: (0, 0, CLIENTS),
+    ApiKey.ACKNOWLEDGE_LOSSES: (0, 0, BOTH),
+    ApiKey.TELL_LOSSES: (0, 0, QUORUM),
 }
 """By API: the lowest and the highest version, and the listeners that offer it."""
 
@@ -94,6 +98,13 @@ ADVERTISED = {
 def test_a_listener_advertises_what_is_served(role: str) -> None:
     expected = {key: (lowest, highest) for key, (lowest, highest, roles) in ADVERTISED.items() if role in roles}
     assert {ApiKey(key): (lowest, highest) for key, lowest, highest in advertised(role)} == expected
+
+
+@pytest.mark.parametrize("role", [BROKER, INTER_BROKER, CONTROLLER])
+def test_what_kafka_has_not_is_told_to_our_own_alone(role: str) -> None:
+    told = {key for key, _, _ in advertised(role, with_own=False)}
+    assert max(told) < OWN_SINCE
+    assert told == {key for key, _, _ in advertised(role) if key < OWN_SINCE}
 
 
 def test_nothing_is_spoken_that_is_not_declared() -> None:

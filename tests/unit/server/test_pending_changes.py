@@ -16,6 +16,7 @@ from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.controller import ControllerSettings, ControllerState, FeatureToUpdate, PartitionScan, TopicToCreate
 from tidelog.controller.leaders import LOST_DIRECTORY
+from tidelog.io.clock import SystemClock
 from tidelog.journal import Decision, LongDecision
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.features import TRANSACTIONS_SINCE
@@ -73,7 +74,7 @@ class Quorum:
 
 def new_controller(quorum: Quorum) -> Controller:
     settings = ControllerSettings(partition_changes_max=PORTION)
-    quorum.controller = Controller(ControllerState(settings), quorum, on_committed=lambda *_: None)
+    quorum.controller = Controller(ControllerState(settings), quorum, on_committed=lambda *_: None, clock=SystemClock())
     return quorum.controller
 
 

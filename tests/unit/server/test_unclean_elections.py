@@ -9,6 +9,7 @@ import pytest
 
 from tidelog.base.errors import Code
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.base.losses import LossCause
 from tidelog.controller import ControllerSettings, ControllerState, ElectionType
 from tidelog.metadata.records import PartitionRecord, RegisterBrokerRecord, TopicRecord
 from tidelog.server.quorum.controller import Controller
@@ -17,6 +18,7 @@ from tidelog.server.tasks import Tasks
 
 FLIGHTS = TopicPartition("flights", PartitionIndex(0))
 TOPIC = TopicId(UUID(int=7))
+NOW_MS = 1_700_000_000_000
 
 
 class Quorum:
@@ -32,6 +34,16 @@ class Quorum:
 
     def give_up(self, error: Exception) -> None:
         raise error
+
+
+class NoClock:
+    """Stands still."""
+
+    def now_ms(self) -> int:
+        return 0
+
+    def wall_ms(self) -> int:
+        return NOW_MS
 
 
 HISTORY = (
@@ -52,7 +64,9 @@ def batch(records: tuple[object, ...]) -> MetadataBatch:
 def test_an_unclean_election_is_said_and_counted_once_when_it_is_committed(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         quorum = Quorum()
-        controller = Controller(ControllerState(ControllerSettings()), quorum, on_committed=lambda *news: None)
+        controller = Controller(
+            ControllerState(ControllerSettings()), quorum, on_committed=lambda *news: None, clock=NoClock()
+        )
         quorum.end_offset = len(HISTORY)
         controller.on_replayed(batch(HISTORY))
         controller.on_leading(LeaderEpoch(1), Offset(3))
@@ -72,6 +86,9 @@ def test_an_unclean_election_is_said_and_counted_once_when_it_is_committed(caplo
             "flights-0: UNCLEAN ELECTION: broker 2 leads from leader epoch 4 on, ordered by an operator" in line.message
         )
         assert "[1]" in line.message
+        (loss,) = controller.image().losses.values()
+        assert (loss.name, loss.cause, loss.leader, loss.opened_ms) == ("flights-0@4", LossCause.BY_OPERATOR, 2, NOW_MS)
+        assert loss.awaited == (1, 2)
 
     asyncio.run(story())
 
@@ -82,7 +99,9 @@ def test_what_another_controller_held_is_not_counted_here(caplog: pytest.LogCapt
         for record in HISTORY:
             state.apply(record)
         elected = state.decide_elect_leaders(ElectionType.UNCLEAN, [FLIGHTS]).records
-        controller = Controller(ControllerState(ControllerSettings()), Quorum(), on_committed=lambda *news: None)
+        controller = Controller(
+            ControllerState(ControllerSettings()), Quorum(), on_committed=lambda *news: None, clock=NoClock()
+        )
         controller.on_replayed(batch((*HISTORY, *elected)))
         assert controller.unclean_elections == 0
         assert not caplog.records

@@ -8,6 +8,7 @@ from typing import Literal, Unpack
 
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import TopicPartition
+from tidelog.base.losses import Loss
 from tidelog.client.admin.async_admin import AsyncAdmin
 from tidelog.client.admin.cluster_descriptions import (
     ElectionType,
@@ -30,6 +31,7 @@ from tidelog.client.admin.descriptions import (
 )
 from tidelog.client.admin.group_descriptions import GroupDescription, GroupListing, ShareGroupOffset
 from tidelog.client.admin.log_dirs import LogDirDescription
+from tidelog.client.admin.loss_administration import LossAccount
 from tidelog.client.admin.reassignment import PartitionReassignment, ReassignmentOutcome
 from tidelog.client.admin.transaction_admin import TransactionAdmin
 from tidelog.client.cluster import World
@@ -196,6 +198,30 @@ class Admin(TransactionAdmin):
             UnknownTopicError: there is no such partition.
         """
         return self._thread.run(self._async.describe_lineages(partitions))
+
+    def describe_losses(self, topics: Iterable[str] | None = None, *, open_only: bool = False) -> LossAccount:
+        """The account of losses: what may be lost since a leader lacked what was committed, and what is.
+
+        Args:
+            topics: only their entries; None for all, those of deleted topics included.
+            open_only: leave out entries that await no replica any more.
+
+        Raises:
+            UnsupportedVersionError: the cluster keeps none; Apache Kafka does not.
+        """
+        return self._thread.run(self._async.describe_losses(topics, open_only=open_only))
+
+    def acknowledge_losses(self, losses: Iterable[Loss], *, note: str = "") -> None:
+        """Note in entries of the account that they are dealt with.
+
+        Args:
+            losses: as `describe_losses` returned them.
+            note: what was done; at most 1,000 characters.
+
+        Raises:
+            KafkaError: INVALID_REQUEST: the account has no such entry, or the note is too long.
+        """
+        self._thread.run(self._async.acknowledge_losses(losses, note=note))
 
     def alter_partition_reassignments(
         self,

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import TopicPartition
+from tidelog.base.losses import Loss
 from tidelog.client.admin.cluster_descriptions import PartitionLineages
 from tidelog.client.admin.log_dir_administration import LogDirAdministration
 from tidelog.client.admin.log_dirs import LogDirDescription
+from tidelog.client.admin.loss_administration import LossAccount, LossAdministration
 from tidelog.client.admin.reassignment import PartitionReassignment, ReassignmentOutcome
 from tidelog.client.admin.reassignment_administration import ReassignmentAdministration
 from tidelog.client.admin.replica_administration import ReplicaAdministration
@@ -29,6 +31,30 @@ class AsyncReplicaAdmin:
             UnknownTopicError: there is no such partition.
         """
         return await self._of_replicas().describe_lineages(partitions)
+
+    async def describe_losses(self, topics: Iterable[str] | None = None, *, open_only: bool = False) -> LossAccount:
+        """The account of losses: what may be lost since a leader lacked what was committed, and what is.
+
+        Args:
+            topics: only their entries; None for all, those of deleted topics included.
+            open_only: leave out entries that await no replica any more.
+
+        Raises:
+            UnsupportedVersionError: the cluster keeps none; Apache Kafka does not.
+        """
+        return await self._of_losses().describe(topics, open_only=open_only)
+
+    async def acknowledge_losses(self, losses: Iterable[Loss], *, note: str = "") -> None:
+        """Note in entries of the account that they are dealt with.
+
+        Args:
+            losses: as `describe_losses` returned them.
+            note: what was done; at most 1,000 characters.
+
+        Raises:
+            KafkaError: INVALID_REQUEST: the account has no such entry, or the note is too long.
+        """
+        await self._of_losses().acknowledge(list(losses), note)
 
     async def alter_partition_reassignments(
         self,
@@ -86,6 +112,9 @@ class AsyncReplicaAdmin:
 
     def _of_replicas(self) -> ReplicaAdministration:
         return ReplicaAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)
+
+    def _of_losses(self) -> LossAdministration:
+        return LossAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)
 
     def _of_reassignments(self) -> ReassignmentAdministration:
         return ReassignmentAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)

@@ -64,6 +64,33 @@ CONTROLLER_PARTITION_CHANGES_MAX = ConfigKey(
     minimum=1,
     maximum=10_000,
 )
+LOSSES_RETAINED_MAX = ConfigKey(
+    "losses.retained.max",
+    INT,
+    "100000",
+    "Tidelog's own: how many entries the account of losses keeps. Of more, those go that are closed, then those that "
+    "are open; the oldest first. The same at every controller.",
+    minimum=1,
+    is_dynamic=True,
+)
+LOSSES_KEPT_BYTES = ConfigKey(
+    "losses.kept.bytes",
+    LONG,
+    "1073741824",
+    "Tidelog's own: of what is cut off logs after unclean elections, so many bytes are kept at this broker, to be "
+    "exported. Of more, the oldest go. They go with their topic in any case.",
+    minimum=0,
+    is_dynamic=True,
+)
+LOSSES_RETENTION_MS = ConfigKey(
+    "losses.retention.ms",
+    LONG,
+    "31536000000",
+    "Tidelog's own: how long an entry of the account of losses is kept; older ones go when the next is opened. -1 for "
+    "ever. The same at every controller.",
+    minimum=-1,
+    is_dynamic=True,
+)
 INITIAL_BROKER_REGISTRATION_TIMEOUT_MS = ConfigKey(
     "initial.broker.registration.timeout.ms",
     INT,

@@ -13,6 +13,7 @@ from tidelog.metadata.records.cluster import (
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
+    ForgottenLoss,
     NoOpRecord,
     ProducerIdsRecord,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "ConfigRecord",
     "EndTransactionRecord",
     "FeatureLevelRecord",
+    "ForgottenLoss",
     "NoOpRecord",
     "PartitionChangeRecord",
     "PartitionRecord",

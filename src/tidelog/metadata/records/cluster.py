@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from tidelog.wire.schema import field, int8, int16, int32, int64, message, string
+from uuid import UUID
+
+from tidelog.wire.messages.losses import LossEntry
+from tidelog.wire.schema import array, field, int8, int16, int32, int64, message, string, struct, uuid
+
+LOSSES_TAG = 10_000
+FORGOTTEN_LOSSES_TAG = 10_001
+"""Ours: far from the tags that Kafka's layouts may come to use."""
 
 
 @message(api_key=4, versions="0", flexible="0+", kind="record")
@@ -51,6 +58,24 @@ class AbortTransactionRecord:
     reason: str | None = field(string, nullable="0+", tag=0, tagged="0+", default=None, doc="Why.")
 
 
+@struct
+class ForgottenLoss:
+    """An entry of the account that goes, by what it is known by."""
+
+    topic_id: UUID = field(uuid, doc="The topic's id.")
+    partition_index: int = field(int32, doc="The partition.")
+    leader_epoch: int = field(int32, doc="The epoch.")
+
+
 @message(api_key=20, versions="0", flexible="0+", kind="record")
 class NoOpRecord:
-    """Nothing; it moves the end of the log."""
+    """Nothing, for Kafka's readers; it moves the end of the log. The account of losses is in tagged fields of ours, so
+    that they, and older releases, pass over it.
+    """
+
+    losses: list[LossEntry] = field(
+        array(LossEntry), tag=LOSSES_TAG, tagged="0+", default_factory=list, doc="Entries as they are from now on."
+    )
+    forgotten_losses: list[ForgottenLoss] = field(
+        array(ForgottenLoss), tag=FORGOTTEN_LOSSES_TAG, tagged="0+", default_factory=list, doc="Entries that go."
+    )

@@ -35,7 +35,7 @@ from tidelog.server.api.gated_apis import (
     of_topics,
 )
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER, INTER_BROKER
-from tidelog.wire.api import ApiKey, api
+from tidelog.wire.api import OWN_SINCE, ApiKey, api
 
 
 class ServedApi(NamedTuple):
@@ -350,16 +350,27 @@ APIS: dict[int, ServedApi] = {
         are_denied=of_topics("topics", "topic_name", partitions=""),
         feature=SHARE_VERSION,
     ),
+    ApiKey.DESCRIBE_LOSSES: ServedApi("api_10000_describe_losses", (BROKER,), refuse=at_top),
+    ApiKey.ACKNOWLEDGE_LOSSES: ServedApi(
+        "api_10001_acknowledge_losses", (BROKER, CONTROLLER), is_forwarded=True, are_denied=decided
+    ),
+    ApiKey.TELL_LOSSES: ServedApi("api_10002_tell_losses", (CONTROLLER,)),
 }
 
 READS = {key: served.refuse for key, served in APIS.items() if served.refuse is not None}
 DENIALS = {key: served.are_denied for key, served in APIS.items() if served.are_denied is not None}
 
 
-def advertised(listener_role: str) -> list[tuple[int, int, int]]:
-    """(api key, lowest, highest version) of all that a listener of this role serves."""
+def advertised(listener_role: str, *, with_own: bool = True) -> list[tuple[int, int, int]]:
+    """(api key, lowest, highest version) of all that a listener of this role serves.
+
+    Args:
+        with_own: whether to name what Kafka has not. A client that is not ours may take it for damage.
+    """
     rows = []
     for key, served in APIS.items():
+        if key >= OWN_SINCE and not with_own:
+            continue
         if served.is_known and is_served(served.roles, listener_role):
             known = api(key)
             lowest = 0 if key == ApiKey.PRODUCE else known.min_version

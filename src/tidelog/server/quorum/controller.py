@@ -13,11 +13,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar, cast
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
+from tidelog.base.ports import Clock
 from tidelog.controller import (
     LOG_TRANSACTIONS,
     ControllerState,
@@ -104,6 +106,7 @@ class Controller:
         quorum: appends what is decided.
         on_committed: told of committed records, with the exclusive end offset that they bring the metadata to, and
             whether some are not of the log, but what a snapshot makes different.
+        clock: tells when an entry of the account of losses is opened.
         listeners: told in their order.
         first_levels: of features, for a metadata log that does not say any yet; None for those of this release.
 
@@ -117,6 +120,7 @@ class Controller:
         quorum: AppendsDecisions,
         *,
         on_committed: OnCommitted,
+        clock: Clock,
         listeners: Sequence[ControllerListener] = (),
         first_levels: Mapping[str, int] | None = None,
     ) -> None:
@@ -126,6 +130,7 @@ class Controller:
         self.unclean_elections = 0
         self._quorum = quorum
         self._on_committed = on_committed
+        self._clock = clock
         self._listeners = listeners
         self._first_levels = first_levels
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -221,6 +226,9 @@ class Controller:
 
     def _begin(self, decision: Decision[object]) -> asyncio.Future[Any]:
         """Have it appended. Returns what is to come of it."""
+        if decision.records:
+            records = self.journal.speculative.accounted(decision.records, now_ms=self._clock.wall_ms())
+            decision = replace(decision, records=records)
         ticket = self.journal.submit(decision)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[ticket] = future

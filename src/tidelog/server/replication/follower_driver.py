@@ -56,6 +56,23 @@ class TruncatedRecords(NamedTuple):
     uncommitted: int = 0
 
 
+class LostOffsets(NamedTuple):
+    """What a truncation removes that somebody may have been promised.
+
+    Attributes:
+        end_offset: exclusive.
+        high_watermark: of this replica: below it all is committed; None where it does not reach up to what goes.
+        unclean_epoch: the newest leader epoch from which on a leader may lack what was committed.
+    """
+
+    start_offset: Offset
+    end_offset: Offset
+    high_watermark: Offset | None
+    first_epoch: LeaderEpoch | None
+    last_epoch: LeaderEpoch | None
+    unclean_epoch: LeaderEpoch
+
+
 class FollowingHost(Protocol):
     """The broker, as far as a partition that follows needs it."""
 
@@ -86,8 +103,11 @@ class FollowingHost(Protocol):
         """Run a coroutine as a task that the host keeps; a bug of it is one of the partition."""
         ...
 
-    async def truncate(self, partition: Partition, truncation: Truncation) -> None:
-        """Truncate, off the loop; outlasts a loss of power. Raises CorruptLogError, DiskError."""
+    async def truncate(self, partition: Partition, truncation: Truncation, lost: LostOffsets | None = None) -> None:
+        """Truncate, off the loop, and note what is lost; outlasts a loss of power.
+
+        Raises CorruptLogError, DiskError.
+        """
         ...
 
     async def flush(self, partition: Partition) -> None:
@@ -324,8 +344,8 @@ class FollowerDriver(PartitionRole):
         self._move_high_watermark(min(truncation.end_offset, self.high_watermark))
         self.log_task = self._host.start(self.partition, self._truncate(truncation))
 
-    def _log_truncation(self, truncation: Truncation) -> None:
-        """Say what is removed, as loudly as it deserves, and have it counted.
+    def _log_truncation(self, truncation: Truncation) -> LostOffsets | None:
+        """Say what is removed, as loudly as it deserves, and have it counted. Returns what is lost.
 
         A process that was killed knows its high watermark as of the last checkpoint: what an unclean election removes
         above that may have been acknowledged, and is told as well.
@@ -333,13 +353,13 @@ class FollowerDriver(PartitionRole):
         log = self.partition.log
         start, end = log.log_start_offset if truncation.starts_anew else truncation.end_offset, log.log_end_offset
         if start >= end:
-            return  # only epochs go, which no record is of
+            return None  # only epochs go, which no record is of
         if truncation.starts_anew and truncation.below_high_watermark is None:
             logger.info(
                 "%s: begins anew at offset %d, where the leader's log starts: all that is here ends at offset %d",
                 *(self.partition.topic_partition, truncation.end_offset, end),
             )
-            return
+            return None
         unclean_epoch, last_epoch = self.replica.unclean_epoch, log.lineage.epoch_at(Offset(end - 1))
         is_unclean = unclean_epoch is not None and (last_epoch is None or last_epoch < unclean_epoch)
         high_watermark = truncation.below_high_watermark
@@ -363,6 +383,10 @@ class FollowerDriver(PartitionRole):
             logger.warning("RECORDS ARE LOST: %s. Of these, acknowledged ones are lost: %s", what, cause)
         else:
             logger.info("%s; they were not committed", what)
+        if unclean_epoch is None or not (is_unclean or committed):
+            return None
+        first_epoch = log.lineage.epoch_at(Offset(start))
+        return LostOffsets(Offset(start), Offset(end), high_watermark, first_epoch, last_epoch, unclean_epoch)
 
     def _log_truncated_transactions(self) -> None:
         """Say whose transactions are not what their coordinators believe (rule 10).
@@ -403,9 +427,9 @@ class FollowerDriver(PartitionRole):
         if self._is_stopped:  # before it began: the log is the next role's by now
             self.log_task = None
             return
-        self._log_truncation(truncation)
+        lost = self._log_truncation(truncation)
         try:
-            await self._host.truncate(partition, truncation)
+            await self._host.truncate(partition, truncation, lost)
         except (CorruptLogError, DiskError) as error:
             self.log_task = None
             if not self._is_stopped:

@@ -12,9 +12,12 @@ from typing import Protocol
 
 from tidelog.base.errors import CorruptLogError, DiskError, InvariantBrokenError
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset
+from tidelog.base.losses import ReplicaFate, ReplicaLoss
 from tidelog.base.ports import Clock, Network, Rng
+from tidelog.log.lost_records import LostTail
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.configs.broker import NUM_REPLICA_FETCHERS
+from tidelog.metadata.configs.cluster import LOSSES_KEPT_BYTES
 from tidelog.metadata.features import replica_fetch_version
 from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
@@ -23,9 +26,10 @@ from tidelog.net.pool import ConnectionPool
 from tidelog.replica import FollowerRequest, IsrProposal, LeaderReplica, Truncation
 from tidelog.server.replication.cut_off import CutOffLeaders
 from tidelog.server.replication.deadlines import Due, ReplicationDeadlines
-from tidelog.server.replication.follower_driver import FollowerDriver, TruncatedRecords
+from tidelog.server.replication.follower_driver import FollowerDriver, LostOffsets, TruncatedRecords
 from tidelog.server.replication.isr_changes import AlterPartitions, IsrChanges
 from tidelog.server.replication.leader_driver import LeaderDriver
+from tidelog.server.replication.loss_notes import LossNotes
 from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.replica_fetchers import ReplicaFetchers
 from tidelog.server.replication.replication_throttles import Throttle, replication_limits
@@ -82,6 +86,7 @@ class Replication:
         peers: connections to the other brokers, where brokers speak with each other.
         isr_shrinks: how often the ISR of a partition led here became smaller; isr_expands: larger.
         truncated: records that were removed from the ends of logs that follow.
+        loss_notes: what of them the account of losses is to know.
     """
 
     def __init__(
@@ -101,6 +106,7 @@ class Replication:
         self.isr_shrinks = 0
         self.isr_expands = 0
         self.truncated = TruncatedRecords()
+        self.loss_notes = LossNotes()
         self._broker = broker
         self._broker_id = broker_id
         self._logs = logs
@@ -164,6 +170,7 @@ class Replication:
         """How many fetchers there are for each of the others, and how fast may be sent and fetched."""
         self._fetchers.resize(new.broker[NUM_REPLICA_FETCHERS])
         leader, follower = replication_limits(new, self._broker_id)
+        self.loss_notes.kept_size_bytes_max = new.broker[LOSSES_KEPT_BYTES]
         self.leader_throttle.configure(leader)
         self.follower_throttle.configure(follower)
 
@@ -234,9 +241,33 @@ class Replication:
     def _on_log_task_bug(self, partition: Partition, error: Exception) -> None:
         self.on_bug(partition, InvariantBrokenError(repr(error)))
 
-    async def truncate(self, partition: Partition, truncation: Truncation) -> None:
-        """Truncate a log. Raises CorruptLogError, DiskError."""
-        await self._logs.truncate(partition, truncation, on_log_truncating=self._broker.on_log_truncating)
+    async def truncate(self, partition: Partition, truncation: Truncation, lost: LostOffsets | None = None) -> None:
+        """Truncate a log. Raises CorruptLogError, DiskError.
+
+        Args:
+            lost: what is told to the account of losses; None where nobody was promised what goes.
+        """
+        tail = None if lost is None else self._tail(partition, lost)
+        noted = await self._logs.truncate(
+            partition, truncation, on_log_truncating=self._broker.on_log_truncating, tail=tail
+        )
+        if tail is not None:
+            self.loss_notes.note(tail.loss_id, noted or tail.replica)
+
+    def _tail(self, partition: Partition, lost: LostOffsets) -> LostTail:
+        loss_id = self.loss_notes.loss_of(
+            partition.topic_id, partition.topic_partition.partition, lost.last_epoch, lost.unclean_epoch
+        )
+        replica = ReplicaLoss(
+            self._broker_id,
+            ReplicaFate.CUT,
+            lost.end_offset,
+            lost.start_offset,
+            lost.high_watermark,
+            lost.first_epoch,
+            lost.last_epoch,
+        )
+        return LostTail(loss_id, replica, self.loss_notes.kept_size_bytes_max)
 
     async def flush(self, partition: Partition) -> None:
         """Return once all that was appended is synced. Raises DiskError."""

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
-from tidelog.base.ports import Clock, Executor
+from tidelog.base.losses import ReplicaLoss
+from tidelog.base.ports import Clock, Disk, Executor
 from tidelog.log import Log
 from tidelog.log.leader_epochs import assign_leader_epochs
+from tidelog.log.lost_records import LostTail, keep_lost_tail
 from tidelog.replica import Truncation
 from tidelog.server.storage.checkpoints import Replica
 from tidelog.server.storage.log_dir import LogDir
@@ -54,15 +56,24 @@ class ServedLogs:
             await self._executor.run(partition.log.flush)
 
     async def truncate(
-        self, partition: LockedReplica, truncation: Truncation, *, on_log_truncating: Callable[[Replica, Offset], None]
-    ) -> None:
+        self,
+        partition: LockedReplica,
+        truncation: Truncation,
+        *,
+        on_log_truncating: Callable[[Replica, Offset], None],
+        tail: LostTail | None = None,
+    ) -> ReplicaLoss | None:
         """Truncate a log that follows another; return once that outlasts a loss of power.
 
-        Order: what was thought committed, and is not to be kept, is so no more; the records go; the log counts as
-        synced no further than it now is. Whoever syncs or compacts it waits.
+        Order: what is lost is kept and noted; what was thought committed, and is not to be kept, is so no more; the
+        records go; the log counts as synced no further than it now is. Whoever syncs or compacts it waits.
 
         Args:
             on_log_truncating: told on the loop where, when nobody else has the log.
+            tail: what of it is lost.
+
+        Returns:
+            What is known of the tail; None where there is none.
 
         Raises:
             CorruptLogError: what is left cannot be read; DiskError: the log is out of use.
@@ -70,7 +81,7 @@ class ServedLogs:
         async with partition.log_lock:
             log_dir = self._log_dir_of[partition.topic_partition]
             on_log_truncating(partition, Offset(0) if truncation.starts_anew else truncation.end_offset)
-            await self._executor.run(partial(_truncate, log_dir, partition, truncation))
+            return await self._executor.run(partial(_truncate, self._files.disk, log_dir, partition, truncation, tail))
 
     async def persist_log_starts(self, partitions: Iterable[Replica]) -> None:
         """Return once no crash can bring back what lies below the log starts. Raises DiskError.
@@ -111,12 +122,16 @@ class ServedLogs:
         return [outcome for job in jobs for outcome in await job]
 
 
-def _truncate(log_dir: LogDir, partition: Replica, truncation: Truncation) -> None:
+def _truncate(
+    disk: Disk, log_dir: LogDir, partition: Replica, truncation: Truncation, tail: LostTail | None
+) -> ReplicaLoss | None:
     """On a thread, which has the log for itself."""
     log = partition.log
+    noted = None if tail is None else keep_lost_tail(disk, log, tail)
     if truncation.below_high_watermark is not None:
         log_dir.checkpoints.write_high_watermarks([partition])
     if truncation.starts_anew:
         log_dir.checkpoints.start_anew(log, truncation.end_offset)
     else:
         log_dir.checkpoints.truncate(log, truncation.end_offset)
+    return noted

@@ -1,6 +1,7 @@
 """ApiVersions 0-4: what this listener serves. Asked in a version it does not know, it answers in version 0.
 
 Behaviour: versions 3+ must name the client's software, as Kafka demands. The finalized features are the committed ones.
+APIs of our own are told to our own clients and nodes alone.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from tidelog.wire.messages.api_18_api_versions import (
 if TYPE_CHECKING:
     from tidelog.server.api.ports import MetadataApi
 
+OWN_SOFTWARE = "tidelog"
+"""As our clients and nodes call themselves."""
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -31,9 +34,9 @@ def handle(node: MetadataApi, request: ApiVersionsRequest, context: RequestConte
         SOFTWARE.fullmatch(request.client_software_name) and SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=Code.INVALID_REQUEST)
-    image = node.image
+    image, is_ours = node.image, request.client_software_name == OWN_SOFTWARE
     return ApiVersionsResponse(
-        api_keys=_api_keys(context.listener_role),
+        api_keys=_api_keys(context.listener_role, with_own=is_ours),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
             for name, (lowest, highest) in SUPPORTED_FEATURES.items()
@@ -53,8 +56,8 @@ def unsupported_version(listener_role: str) -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=Code.UNSUPPORTED_VERSION, api_keys=_api_keys(listener_role))
 
 
-def _api_keys(listener_role: str) -> list[ApiVersion]:
+def _api_keys(listener_role: str, *, with_own: bool = False) -> list[ApiVersion]:
     return [
         ApiVersion(api_key=key, min_version=lowest, max_version=highest)
-        for key, lowest, highest in advertised(listener_role)
+        for key, lowest, highest in advertised(listener_role, with_own=with_own)
     ]

@@ -1,0 +1,161 @@
+"""What is cut off a log after an unclean election: its bytes are kept in a file, and a note says what it was.
+
+```
+ orders-3/00000000000000000030-17.lost    the batches that were cut off at offset 30, for the loss of leader epoch 17
+ orders-3/00000000000000000030-17.loss    what they were: until the account of losses has it
+```
+
+Both are synced before the log is cut, so what was cut off is known after a crash. A file with batches is removed with
+its partition, and when the log directory keeps more than it may.
+
+Kafka: none; there they are gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tidelog.base.errors import CorruptLogError, DiskError, KafkaError, MalformedMessageError
+from tidelog.base.ids import LeaderEpoch, Offset, ProducerId
+from tidelog.base.losses import PRODUCERS_MAX, LossId, ReplicaLoss
+from tidelog.base.ports import Disk
+from tidelog.log.log import Log
+from tidelog.records import split_whole_batches
+from tidelog.wire import decode, encode
+from tidelog.wire.messages.api_10002_tell_losses import LossToTell, TellLossesRequest
+from tidelog.wire.messages.losses import replica_entry_of, replica_loss_of
+
+LOST_SUFFIX = ".lost"
+NOTE_SUFFIX = ".loss"
+COPY_SIZE_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LostTail:
+    """What is about to be cut off a log.
+
+    Attributes:
+        loss_id: the entry of the account that it belongs to.
+        replica: what is known of it before its batches are looked at.
+        kept_size_bytes_max: so much of it may be kept.
+    """
+
+    loss_id: LossId
+    replica: ReplicaLoss
+    kept_size_bytes_max: int
+
+
+def keep_lost_tail(disk: Disk, log: Log, tail: LostTail) -> ReplicaLoss:
+    """Keep the batches, and a note of them. To be called before the log is cut, on the thread that has it for itself.
+
+    A disk that has no room keeps nothing, and no note: the log is cut all the same, and the note lives in memory.
+
+    Returns:
+        What is known of them now.
+    """
+    try:
+        replica = _copied(disk, log, tail)
+        _write_note(disk, log.directory, tail.loss_id, replica)
+    except DiskError:
+        return tail.replica
+    return replica
+
+
+def _copied(disk: Disk, log: Log, tail: LostTail) -> ReplicaLoss:
+    start, end = tail.replica.cut_from, tail.replica.end_offset
+    assert start is not None
+    assert end is not None
+    producers: dict[int, None] = {}
+    epochs: list[int] = []
+    timestamps: list[int] = []
+    path = _path(log.directory, start, tail.loss_id.leader_epoch, LOST_SUFFIX)
+    file = disk.open(path, create=True)
+    kept = 0
+    is_full = False
+    try:
+        file.truncate(0)
+        offset: int = start
+        while offset < end:
+            piece = log.segments.read(offset, size_bytes_max=COPY_SIZE_BYTES, end_offset=end, at_least_one=True)
+            data = piece.read(0, len(piece))
+            for _, header in split_whole_batches(data):
+                offset = header.next_offset
+                epochs.append(header.leader_epoch)
+                timestamps += (header.base_timestamp, header.max_timestamp)
+                if header.producer_id >= 0:
+                    producers[header.producer_id] = None
+            if not len(data):
+                break
+            is_full = is_full or kept + len(data) > tail.kept_size_bytes_max
+            if not is_full:
+                file.append(data)
+                kept += len(data)
+        file.sync()
+    except (CorruptLogError, KafkaError):
+        file.sync()  # what cannot be read cannot be kept
+    except DiskError:
+        file.close()
+        disk.remove(path)
+        raise
+    finally:
+        file.close()
+    if not kept:
+        disk.remove(path)
+    known = tail.replica
+    times = [each for each in timestamps if each >= 0]
+    return replace(
+        known,
+        first_epoch=LeaderEpoch(epochs[0]) if epochs else known.first_epoch,
+        last_epoch=LeaderEpoch(epochs[-1]) if epochs else known.last_epoch,
+        first_timestamp_ms=min(times, default=None),
+        last_timestamp_ms=max(times, default=None),
+        producer_ids=tuple(ProducerId(each) for each in list(producers)[:PRODUCERS_MAX]),
+        producer_count=len(producers),
+        kept_size_bytes=kept,
+    )
+
+
+def _write_note(disk: Disk, directory: str, loss_id: LossId, replica: ReplicaLoss) -> None:
+    assert replica.cut_from is not None
+    row = LossToTell(loss_id.topic_id, loss_id.partition, loss_id.leader_epoch, replica_entry_of(replica))
+    data = encode(TellLossesRequest(broker_id=replica.broker_id, losses=[row]), 0)
+    disk.write_atomically(_path(directory, replica.cut_from, loss_id.leader_epoch, NOTE_SUFFIX), data)
+
+
+def read_notes(disk: Disk, directory: str) -> list[tuple[LossId, ReplicaLoss]]:
+    """What was noted in a log's directory and not removed since; a note that cannot be read is passed over.
+
+    Raises:
+        DiskError: the directory cannot be read.
+    """
+    notes = []
+    for name in sorted(disk.list(directory)):
+        if name.endswith(NOTE_SUFFIX):
+            try:
+                request = decode(TellLossesRequest, disk.read_bytes(f"{directory}/{name}"), 0)
+                for one in request.losses:
+                    loss_id = LossId(one.topic_id, one.partition_index, one.leader_epoch)  # type: ignore[arg-type]
+                    notes.append((loss_id, replica_loss_of(one.replica)))
+            except (MalformedMessageError, ValueError):
+                continue
+    return notes
+
+
+def remove_notes(disk: Disk, directory: str, leader_epoch: LeaderEpoch) -> None:
+    """The account has what was noted for a loss. Raises DiskError."""
+    for name in _names(disk, directory, leader_epoch, NOTE_SUFFIX):
+        disk.remove(f"{directory}/{name}")
+
+
+def kept_files(disk: Disk, directory: str, leader_epoch: LeaderEpoch) -> list[str]:
+    """The files with what was cut off for a loss, by offset. Raises DiskError."""
+    return [f"{directory}/{name}" for name in _names(disk, directory, leader_epoch, LOST_SUFFIX)]
+
+
+def _names(disk: Disk, directory: str, leader_epoch: LeaderEpoch, suffix: str) -> list[str]:
+    ending = f"-{leader_epoch}{suffix}"
+    return sorted(name for name in disk.list(directory) if name.endswith(ending))
+
+
+def _path(directory: str, start: Offset, leader_epoch: LeaderEpoch, suffix: str) -> str:
+    return f"{directory}/{start:020d}-{leader_epoch}{suffix}"

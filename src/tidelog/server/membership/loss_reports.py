@@ -1,0 +1,266 @@
+"""Tells the account of losses what the replicas of this broker held, for every entry that awaits them.
+
+A replica tells once it leads, or once the leader of its epoch has accepted a fetch: then whatever was to be cut off is
+cut off. It goes on until it is answered. What was noted before a crash is read from the directory of the log.
+
+Counterpart in Kafka: none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+from tidelog.base.errors import Code, DiskError, TidelogError
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
+from tidelog.base.losses import LossId, ReplicaFate, ReplicaLoss
+from tidelog.base.ports import Disk, Executor, Rng
+from tidelog.log.lost_records import kept_files, read_notes, remove_notes
+from tidelog.metadata import MetadataDelta, MetadataImage
+from tidelog.net.backoff import Backoff
+from tidelog.server.broker.broker import Broker
+from tidelog.server.broker.listeners import BrokerListener
+from tidelog.server.membership.controller_channel import ControllerChannel
+from tidelog.server.replication.follower_driver import FollowerDriver
+from tidelog.server.replication.partition import Partition
+from tidelog.server.tasks import Tasks
+from tidelog.server.transport.turns import in_turns
+from tidelog.wire.messages.api_10002_tell_losses import LossToTell, TellLossesRequest, TellLossesResponse
+from tidelog.wire.messages.losses import replica_entry_of
+
+logger = logging.getLogger("tidelog.server.losses")
+
+LOSSES_PER_REQUEST_MAX = 1_000
+TIMEOUT_MS = 30_000
+BACKOFF_MS = 50
+BACKOFF_MS_MAX = 2_000
+REQUEST_CLASS = "losses"
+
+
+class LossReports(BrokerListener):
+    """See the module. What waits here is bounded by the replicas of this broker, and by the account.
+
+    Args:
+        broker_epoch: asked for that of the present incarnation; None before it is registered.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        broker_epoch: Callable[[], BrokerEpoch | None],
+        channel: ControllerChannel,
+        *,
+        disk: Disk,
+        executor: Executor,
+        rng: Rng,
+        tasks: Tasks,
+    ) -> None:
+        self._broker = broker
+        self._notes = broker.replication.loss_notes
+        self._broker_epoch = broker_epoch
+        self._channel = channel
+        self._disk = disk
+        self._executor = executor
+        self._backoff = Backoff(BACKOFF_MS, BACKOFF_MS_MAX, rng)
+        self._tasks = tasks.branch("losses")
+        self._task: asyncio.Task[None] | None = None
+        self._has_looked = False
+        self._unread: set[LossId] = set()  # may have been noted before this process began
+        self._told: set[LossId] = set()  # which the image does not show yet
+        self._kept: dict[LossId, ReplicaLoss] = {}  # own rows with records in a file, the oldest first
+        self._has_news = asyncio.Event()
+        broker.add_listener(self)
+
+    @property
+    def _broker_id(self) -> BrokerId:
+        return self._broker.broker_id
+
+    def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """See `BrokerListener`."""
+        us = image.brokers.get(self._broker_id)
+        if us is None or us.broker_epoch != self._broker_epoch():
+            return  # nothing here is this incarnation's yet
+        changed: Iterable[LossId] = delta.changed_losses if self._has_looked else image.losses
+        for loss_id in changed:
+            loss = image.losses.get(loss_id)
+            self._on_row(loss_id, None if loss is None else loss.replica(self._broker_id))
+        self._has_looked = True
+        self._wake()
+
+    def _on_row(self, loss_id: LossId, row: ReplicaLoss | None) -> None:
+        self._told.discard(loss_id)
+        self._kept.pop(loss_id, None)
+        if row is None or row.fate is not ReplicaFate.AWAITED:
+            self._notes.await_no_more(loss_id)
+        elif self._notes.await_told(loss_id):
+            self._unread.add(loss_id)
+        if row is not None and row.kept_size_bytes:
+            self._kept[loss_id] = row
+
+    def _wake(self) -> None:
+        self._has_news.set()
+        if self._task is None and self._has_work:
+            self._task = self._tasks.start(self._tell_all())
+
+    @property
+    def _has_work(self) -> bool:
+        return bool(self._notes.awaited or self._notes.untold or self._excess_size_bytes > 0)
+
+    @property
+    def _excess_size_bytes(self) -> int:
+        return sum(row.kept_size_bytes for row in self._kept.values()) - self._notes.kept_size_bytes_max
+
+    async def _tell_all(self) -> None:
+        waited = 0
+        try:
+            while self._has_work:
+                await self._rest(waited)
+                await self._read_notes()
+                rows = await self._ready()
+                waited = 0 if rows and await self._tell(rows) else waited + 1
+        finally:
+            self._task = None
+
+    async def _rest(self, waited: int) -> None:
+        """Until there may be something to tell: an entry that waits for a leader is looked at less and less often."""
+        self._has_news.clear()
+        try:
+            async with asyncio.timeout(self._backoff.delay_ms(min(waited, 10)) / 1000):
+                await self._has_news.wait()
+            await asyncio.sleep(BACKOFF_MS / 1000)  # what comes in one image is told in one request
+        except TimeoutError:
+            pass
+
+    async def _read_notes(self) -> None:
+        while self._unread:
+            some = list(islice(self._unread, LOSSES_PER_REQUEST_MAX))
+            self._unread.difference_update(some)
+            directories = {
+                found.log.directory
+                for loss_id in some
+                if (found := self._partition(loss_id)) is not None and loss_id not in self._notes.untold
+            }
+            for loss_id, row in await self._executor.run(partial(self._notes_in, directories)):
+                self._notes.note(loss_id, row)
+
+    def _notes_in(self, directories: set[str]) -> list[tuple[LossId, ReplicaLoss]]:
+        """On a thread. What cannot be read stays where it is."""
+        found = []
+        for directory in sorted(directories):
+            try:
+                found += read_notes(self._disk, directory)
+            except DiskError as error:
+                logger.warning("what was noted of lost records cannot be read: %s", error)
+        return found
+
+    def _partition(self, loss_id: LossId) -> Partition | None:
+        topic = self._broker.newest_image.topic_by_id(loss_id.topic_id)
+        return None if topic is None else self._broker.replica_of(TopicPartition(topic.name, loss_id.partition))
+
+    async def _ready(self) -> dict[LossId, ReplicaLoss]:
+        """What can be told now."""
+        rows: dict[LossId, ReplicaLoss] = {}
+        awaited = [
+            LossId(*replica, leader_epoch) for replica, epochs in self._notes.awaited.items() for leader_epoch in epochs
+        ]
+        async for loss_id in in_turns([*awaited, *(each for each in self._notes.untold if each not in awaited)]):
+            if len(rows) >= LOSSES_PER_REQUEST_MAX:
+                break
+            if loss_id in self._told:
+                continue
+            partition = self._partition(loss_id)
+            if partition is not None and _is_settled(partition, loss_id.leader_epoch):
+                row = self._notes.untold.get(loss_id)
+                rows[loss_id] = _uncut(partition, loss_id, self._broker_id) if row is None else row
+        excess = self._excess_size_bytes
+        for loss_id, row in self._kept.items():
+            if excess <= 0 or len(rows) >= LOSSES_PER_REQUEST_MAX:
+                break
+            if loss_id not in rows and loss_id not in self._told:
+                excess -= row.kept_size_bytes
+                await self._drop(loss_id)
+                rows[loss_id] = replace(row, kept_size_bytes=0)
+        return rows
+
+    async def _drop(self, loss_id: LossId) -> None:
+        """Remove what is kept of the oldest losses, where more is kept than may be."""
+        partition = self._partition(loss_id)
+        if partition is not None:
+            await self._executor.run(partial(self._remove_kept, partition.log.directory, loss_id.leader_epoch))
+            logger.warning("%s: the records that epoch %d lost are kept no more", partition.topic_partition, loss_id[2])
+
+    def _remove_kept(self, directory: str, leader_epoch: LeaderEpoch) -> None:
+        """On a thread."""
+        try:
+            for path in kept_files(self._disk, directory, leader_epoch):
+                self._disk.remove(path)
+        except DiskError as error:
+            logger.warning("lost records are kept beyond losses.kept.bytes: %s", error)
+
+    async def _tell(self, rows: Mapping[LossId, ReplicaLoss]) -> bool:
+        """Returns whether the account has it."""
+        broker_epoch = self._broker_epoch()
+        if broker_epoch is None:
+            return False
+        request = TellLossesRequest(
+            broker_id=self._broker_id,
+            broker_epoch=broker_epoch,
+            losses=[LossToTell(*loss_id, replica_entry_of(row)) for loss_id, row in rows.items()],
+        )
+        try:
+            answer = await self._channel.request(
+                request, TellLossesResponse, timeout_ms=TIMEOUT_MS, request_class=REQUEST_CLASS
+            )
+        except TidelogError as error:
+            logger.debug("the controller was not told of losses: %s", error)
+            return False
+        if answer.error_code:
+            logger.debug("the controller does not want to be told of losses: %s", Code(answer.error_code).name)
+            return False
+        noted = [loss_id for loss_id, row in rows.items() if self._notes.untold.get(loss_id) is row]
+        for loss_id in noted:
+            del self._notes.untold[loss_id]
+        self._told.update(loss_id for loss_id in rows if not self._is_shown(loss_id, rows[loss_id]))
+        directories = [
+            (partition.log.directory, loss_id.leader_epoch)
+            for loss_id in noted
+            if (partition := self._partition(loss_id)) is not None
+        ]
+        await self._executor.run(partial(self._remove_notes, directories))
+        return True
+
+    def _is_shown(self, loss_id: LossId, row: ReplicaLoss) -> bool:
+        loss = self._broker.newest_image.losses.get(loss_id)
+        shown = None if loss is None else loss.replica(self._broker_id)
+        return shown is not None and shown.fate is row.fate and shown.kept_size_bytes == row.kept_size_bytes
+
+    def _remove_notes(self, noted: list[tuple[str, LeaderEpoch]]) -> None:
+        """On a thread. One that stays is told again after the next start, which changes nothing."""
+        for directory, leader_epoch in noted:
+            try:
+                remove_notes(self._disk, directory, leader_epoch)
+            except DiskError as error:
+                logger.debug("a note of lost records stays: %s", error)
+
+
+def _is_settled(partition: Partition, leader_epoch: LeaderEpoch) -> bool:
+    """Whether all that the replica holds in that epoch, or a later one, is its leader's."""
+    role = partition.role
+    if role.leader_epoch is None or role.leader_epoch < leader_epoch:
+        return False
+    return role.leader_replica is not None or (isinstance(role, FollowerDriver) and role.replica.is_reconciled)
+
+
+def _uncut(partition: Partition, loss_id: LossId, broker_id: BrokerId) -> ReplicaLoss:
+    """The row of a replica from which nothing was cut off."""
+    if partition.role.leader_replica is None:
+        return ReplicaLoss(broker_id, ReplicaFate.WHOLE)
+    starts = (
+        entry.start_offset for entry in partition.log.lineage.entries if entry.leader_epoch >= loss_id.leader_epoch
+    )
+    end_offset = next(starts, partition.log.log_end_offset)
+    return ReplicaLoss(broker_id, ReplicaFate.LED, Offset(end_offset))

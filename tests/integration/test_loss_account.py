@@ -1,0 +1,76 @@
+"""The account of losses on a cluster: what an unclean election took is in it, from the election to the last replica."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from support.fixtures.waiting import wait_until
+from support.nodes.cluster import Cluster, ClusterNode
+from support.nodes.forked_command import run_command
+from tidelog import Admin, Producer
+from tidelog.base.ids import BrokerId
+from tidelog.base.losses import Loss, LossCause, ReplicaFate
+
+
+def produce(cluster: Cluster, topic: str, count: int) -> None:
+    with Producer(cluster.bootstrap) as producer:
+        for future in [producer.send(topic, b"%d" % number, partition=0) for number in range(count)]:
+            future.result()
+
+
+def losses(cluster: Cluster, topic: str) -> list[Loss]:
+    with Admin(cluster.bootstrap) as admin:
+        return list(admin.describe_losses([topic]).losses)
+
+
+@pytest.mark.timeout(180)
+def test_what_an_unclean_election_took_is_in_the_account(cluster: Cluster, topic: str) -> None:
+    """Two replicas, one of which is enough. The leader writes alone and dies; the other one comes back, and leads."""
+    cluster.create_topic(topic, replication_factor=2, min_insync_replicas="1", unclean_leader_election_enable="true")
+    produce(cluster, topic, 10)
+    leader, follower = cluster.leader_of(topic), cluster.follower_of(topic)
+    cluster.wait_until_in_sync(topic)
+    follower.kill()
+    cluster.wait_until_in_sync(topic, without=[follower.node_id])
+    produce(cluster, topic, 10)
+    leader.kill()
+    follower.start()
+
+    def told(by: ClusterNode) -> list[Loss]:
+        return [loss for loss in losses(cluster, topic) if by.node_id not in loss.awaited]
+
+    (loss,) = wait_until(lambda: told(follower), "the new leader tells the account")
+    assert (loss.cause, loss.leader) == (LossCause.BY_SETTING, follower.node_id)
+    assert loss.is_open
+    assert loss.awaited == (leader.node_id,)
+    led = loss.replica(BrokerId(follower.node_id))
+    assert led is not None
+    assert (led.fate, led.end_offset) == (ReplicaFate.LED, 10)
+
+    produce(cluster, topic, 5)
+    leader.start()
+    (loss,) = wait_until(lambda: told(leader), "the old leader tells the account")
+    assert not loss.is_open
+    assert loss.lost_offsets == (10, 20)
+    cut = loss.replica(BrokerId(leader.node_id))
+    assert cut is not None
+    assert (cut.fate, cut.cut_count, cut.producer_count) == (ReplicaFate.CUT, 10, 1)
+    assert cut.kept_size_bytes > 0
+    assert cut.last_epoch is not None
+    assert cut.last_epoch < loss.leader_epoch
+
+    described = run_command(
+        ["losses", "describe", loss.name, "--bootstrap", cluster.bootstrap, "--output", "json"], timeout=60
+    )
+    assert described.returncode == 0, described.stderr
+    rows = [json.loads(line) for line in described.stdout.splitlines()]
+    assert {(row["loss"], row["first_lost_offset"], row["last_lost_offset"]) for row in rows} == {(loss.name, 10, 19)}
+    assert {row["broker"]: row["fate"] for row in rows} == {leader.node_id: "was cut", follower.node_id: "led"}
+    said = run_command(
+        ["losses", "acknowledge", "--all", "--note", "replayed", "--bootstrap", cluster.bootstrap], timeout=60
+    )
+    assert said.returncode == 0, said.stderr
+    (loss,) = losses(cluster, topic)
+    assert loss.note == "replayed"
