@@ -22,7 +22,8 @@ from support.fixtures.share_observed import ObservedGroup
 from support.fixtures.transactions import txn_batch
 from support.fixtures.waiting import WAIT_SECONDS_MAX, until
 from tidelog.base.errors import Code, KafkaError
-from tidelog.base.ids import BrokerId
+from tidelog.base.ids import BrokerId, LeaderEpoch, TopicId
+from tidelog.base.losses import Loss, LossCause
 from tidelog.controller import (
     BrokerToRegister,
     ConfigChange,
@@ -44,6 +45,7 @@ from tidelog.metadata import RegisteredEndpoint, ResourceKey, ResourceType
 from tidelog.metadata.configs import TABLE, Scope
 from tidelog.metadata.configs.key import INT64_MAX, Support
 from tidelog.metadata.features import own_features
+from tidelog.metadata.records import NoOpRecord, PartitionChangeRecord
 from tidelog.server.api.handlers.api_00_produce import handle as produce
 from tidelog.server.broker.cleaner import Cleaner
 from tidelog.server.node import Node
@@ -64,6 +66,7 @@ from tidelog.wire.messages.api_68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from tidelog.wire.messages.api_76_share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from tidelog.wire.messages.losses import entry_of
 
 US, OTHER = BrokerId(1), BrokerId(2)
 SQUARES = b",".join(b"%d" % (number * number) for number in range(3000))
@@ -599,6 +602,17 @@ def allows_unclean(world: World) -> bool:
     return TopicRules(state.metadata, state.settings).allows_unclean(world.topic)
 
 
+def forgets_a_loss(world: World) -> bool:
+    """One that was opened an hour ago, when another one is opened."""
+    state = world.node.controller.journal.committed.clone()
+    topic_id, index = world.partition.topic_id, world.partition.topic_partition.partition
+    old = Loss("gone", TopicId(UUID(int=99)), index, LeaderEpoch(1), LossCause.FOUND, None, NOW_MS - 3_600_000, ())
+    state.apply(NoOpRecord(losses=[entry_of(old)]))
+    elected = PartitionChangeRecord(topic_id=topic_id, partition_id=index, leader=US, unclean_epoch=99)
+    records = state.accounted([elected], now_ms=NOW_MS)
+    return any(isinstance(one, NoOpRecord) and one.forgotten_losses for one in records)
+
+
 # Who is let in.
 
 
@@ -695,6 +709,9 @@ BROKER_EFFECTS: dict[str, Effect] = {
     "log.cleaner.dedupe.buffer.size": Effect("1024", compacts_in_one_turn, COMPACT),
     "log.cleaner.io.max.bytes.per.second": Effect("1", compacts_without_a_pause, COMPACT),
     "log.segment.delete.delay.ms": Effect("0", keeps_deleted_files),
+    "losses.kept.bytes": Effect("1", lambda world: world.replication.loss_notes.kept_size_bytes_max),
+    "losses.retained.max": Effect("1", forgets_a_loss),
+    "losses.retention.ms": Effect("1000", forgets_a_loss),
     "max.connections": Effect("1", accepts),
     "max.connections.per.ip": Effect("1", admits),
     "max.connections.per.ip.overrides": Effect("127.0.0.1:1", admits),
