@@ -74,3 +74,29 @@ def test_what_an_unclean_election_took_is_in_the_account(cluster: Cluster, topic
     assert said.returncode == 0, said.stderr
     (loss,) = losses(cluster, topic)
     assert loss.note == "replayed"
+
+
+@pytest.mark.timeout(180)
+def test_a_replica_that_comes_back_empty_says_so(cluster: Cluster, topic: str) -> None:
+    """What the leader held alone went with its disk. Nobody can tell what it was, and the entry says just that."""
+    cluster.create_topic(topic, replication_factor=2, min_insync_replicas="1", unclean_leader_election_enable="true")
+    produce(cluster, topic, 10)
+    leader, follower = cluster.leader_of(topic), cluster.follower_of(topic)
+    cluster.wait_until_in_sync(topic)
+    follower.kill()
+    cluster.wait_until_in_sync(topic, without=[follower.node_id])
+    produce(cluster, topic, 10)
+    leader.kill()
+    leader.lose_disk()
+    follower.start()
+    cluster.wait_until_led_by_another(topic, leader)
+    leader.start()
+
+    def closed() -> list[Loss]:
+        return [loss for loss in losses(cluster, topic) if not loss.is_open]
+
+    (loss,) = wait_until(closed, "both replicas tell")
+    gone = loss.replica(BrokerId(leader.node_id))
+    assert gone is not None
+    assert gone.fate is ReplicaFate.EMPTY
+    assert loss.lost_offsets is None

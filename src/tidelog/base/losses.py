@@ -52,6 +52,8 @@ class ReplicaFate(IntEnum):
     """It held more, which is cut off."""
     LEFT = 4
     """It was taken out of the partition, or the topic was deleted, before it told."""
+    EMPTY = 5
+    """Its log was empty when it came back: it never held a record, or what it held is gone, and nobody knows of it."""
 
 
 class LossId(NamedTuple):

@@ -36,6 +36,7 @@ FATES = {
     ReplicaFate.WHOLE: "held nothing more",
     ReplicaFate.CUT: "was cut",
     ReplicaFate.LEFT: "left before it told",
+    ReplicaFate.EMPTY: "came back empty",
 }
 
 

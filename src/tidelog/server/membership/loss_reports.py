@@ -16,7 +16,7 @@ from functools import partial
 from itertools import islice
 
 from tidelog.base.errors import Code, DiskError, TidelogError
-from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 from tidelog.base.losses import LossId, ReplicaFate, ReplicaLoss
 from tidelog.base.ports import Disk, Executor, Rng
 from tidelog.log.lost_records import kept_files, read_notes, remove_notes
@@ -70,6 +70,7 @@ class LossReports(BrokerListener):
         self._task: asyncio.Task[None] | None = None
         self._has_looked = False
         self._unread: set[LossId] = set()  # may have been noted before this process began
+        self._older: set[LossId] = set()  # than this process
         self._told: set[LossId] = set()  # which the image does not show yet
         self._kept: dict[LossId, ReplicaLoss] = {}  # own rows with records in a file, the oldest first
         self._has_news = asyncio.Event()
@@ -88,6 +89,8 @@ class LossReports(BrokerListener):
         for loss_id in changed:
             loss = image.losses.get(loss_id)
             self._on_row(loss_id, None if loss is None else loss.replica(self._broker_id))
+            if not self._has_looked:
+                self._older.add(loss_id)
         self._has_looked = True
         self._wake()
 
@@ -96,6 +99,7 @@ class LossReports(BrokerListener):
         self._kept.pop(loss_id, None)
         if row is None or row.fate is not ReplicaFate.AWAITED:
             self._notes.await_no_more(loss_id)
+            self._older.discard(loss_id)
         elif self._notes.await_told(loss_id):
             self._unread.add(loss_id)
         if row is not None and row.kept_size_bytes:
@@ -175,7 +179,7 @@ class LossReports(BrokerListener):
             partition = self._partition(loss_id)
             if partition is not None and _is_settled(partition, loss_id.leader_epoch):
                 row = self._notes.untold.get(loss_id)
-                rows[loss_id] = _uncut(partition, loss_id, self._broker_id) if row is None else row
+                rows[loss_id] = self._uncut(partition, loss_id) if row is None else row
         excess = self._excess_size_bytes
         for loss_id, row in self._kept.items():
             if excess <= 0 or len(rows) >= LOSSES_PER_REQUEST_MAX:
@@ -185,6 +189,18 @@ class LossReports(BrokerListener):
                 await self._drop(loss_id)
                 rows[loss_id] = replace(row, kept_size_bytes=0)
         return rows
+
+    def _uncut(self, partition: Partition, loss_id: LossId) -> ReplicaLoss:
+        """The row of a replica from which nothing was cut off."""
+        replica = loss_id.topic_id, loss_id.partition
+        was_opened_since = loss_id in self._older or replica in self._broker.begun_anew
+        if was_opened_since and partition.opened_end_offset == 0:
+            return ReplicaLoss(self._broker_id, ReplicaFate.EMPTY)
+        if partition.role.leader_replica is None:
+            return ReplicaLoss(self._broker_id, ReplicaFate.WHOLE)
+        entries = partition.log.lineage.entries
+        starts = (entry.start_offset for entry in entries if entry.leader_epoch >= loss_id.leader_epoch)
+        return ReplicaLoss(self._broker_id, ReplicaFate.LED, next(starts, partition.log.log_end_offset))
 
     async def _drop(self, loss_id: LossId) -> None:
         """Remove what is kept of the oldest losses, where more is kept than may be."""
@@ -253,14 +269,3 @@ def _is_settled(partition: Partition, leader_epoch: LeaderEpoch) -> bool:
     if role.leader_epoch is None or role.leader_epoch < leader_epoch:
         return False
     return role.leader_replica is not None or (isinstance(role, FollowerDriver) and role.replica.is_reconciled)
-
-
-def _uncut(partition: Partition, loss_id: LossId, broker_id: BrokerId) -> ReplicaLoss:
-    """The row of a replica from which nothing was cut off."""
-    if partition.role.leader_replica is None:
-        return ReplicaLoss(broker_id, ReplicaFate.WHOLE)
-    starts = (
-        entry.start_offset for entry in partition.log.lineage.entries if entry.leader_epoch >= loss_id.leader_epoch
-    )
-    end_offset = next(starts, partition.log.log_end_offset)
-    return ReplicaLoss(broker_id, ReplicaFate.LED, Offset(end_offset))

@@ -16,7 +16,9 @@ class ReplicaLossEntry:
     """What is known of one replica; -1 wherever nothing is."""
 
     broker_id: int = field(int32, doc="Whose it is.")
-    fate: int = field(int8, default=0, doc="0 awaited, 1 it led, 2 it was whole, 3 it was cut, 4 it left.")
+    fate: int = field(
+        int8, default=0, doc="0 awaited, 1 it led, 2 it was whole, 3 it was cut, 4 it left, 5 it was empty."
+    )
     end_offset: int = field(int64, default=NONE, doc="Of its log before it was cut, exclusive.")
     cut_from: int = field(int64, default=NONE, doc="Its records from here on were cut off.")
     high_watermark: int = field(int64, default=NONE, doc="Its own, before it was cut.")
