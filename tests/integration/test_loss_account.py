@@ -9,9 +9,10 @@ import pytest
 from support.fixtures.waiting import wait_until
 from support.nodes.cluster import Cluster, ClusterNode
 from support.nodes.forked_command import run_command
-from tidelog import Admin, Producer
+from tidelog import Admin, Consumer, LogTruncatedError, Producer, TopicPartition
 from tidelog.base.ids import BrokerId
 from tidelog.base.losses import Loss, LossCause, ReplicaFate
+from tidelog.client.core.loss_standings import Standing
 
 
 def produce(cluster: Cluster, topic: str, count: int) -> None:
@@ -100,3 +101,43 @@ def test_a_replica_that_comes_back_empty_says_so(cluster: Cluster, topic: str) -
     assert gone is not None
     assert gone.fate is ReplicaFate.EMPTY
     assert loss.lost_offsets is None
+
+
+@pytest.mark.timeout(180)
+def test_the_account_says_who_read_what_was_lost(cluster: Cluster, topic: str) -> None:
+    """One group read all and committed, one read a half, one goes on reading and is told."""
+    cluster.create_topic(topic, replication_factor=2, min_insync_replicas="1", unclean_leader_election_enable="true")
+    produce(cluster, topic, 10)
+    partition = TopicPartition(topic, 0)
+    groups = {name: f"{topic}-{name}" for name in ("early", "late")}
+    leader, follower = cluster.leader_of(topic), cluster.follower_of(topic)
+    cluster.wait_until_in_sync(topic)
+
+    def read(count: int, consumer: Consumer[bytes | None, bytes | None]) -> None:
+        consumer.assign([partition])
+        consumer.seek(partition, 0)
+        seen = 0
+        while seen < count:
+            seen += len(consumer.poll(1000))
+        consumer.commit({partition: consumer.position(partition)})
+
+    with Consumer(cluster.bootstrap, group_id=groups["early"]) as early:
+        read(10, early)
+    follower.kill()
+    cluster.wait_until_in_sync(topic, without=[follower.node_id])
+    produce(cluster, topic, 10)
+    with Consumer(cluster.bootstrap, group_id=groups["late"], client_id="late-1", auto_offset_reset="none") as late:
+        read(20, late)
+        leader.kill()
+        follower.start()
+        cluster.wait_until_led_by_another(topic, leader)
+        with pytest.raises(LogTruncatedError):
+            next(iter(late))
+    leader.start()
+    (loss,) = wait_until(lambda: [loss for loss in losses(cluster, topic) if not loss.is_open], "the entry closes")
+    with Admin(cluster.bootstrap) as admin:
+        readers = admin.describe_loss_readers([loss])[loss.id]
+    standings = {each.group_id: each.standing for each in readers.groups}
+    assert standings[groups["early"]] is Standing.NOT_AFFECTED
+    assert standings[groups["late"]] is Standing.ON_LOST_BRANCH
+    assert [(each.client_id, each.end_offset, each.has_compared) for each in readers.told] == [("late-1", 10, True)]

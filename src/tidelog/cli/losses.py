@@ -20,9 +20,10 @@ from tidelog.cli.command import (
 from tidelog.cli.output import Row, Rows, Section, Sections
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tidelog.base.losses import Loss, ReplicaLoss
+    from tidelog.client.admin.loss_administration import LossReaders
 
 CAUSES = {
     LossCause.BY_SETTING: "unclean election (setting)",
@@ -86,7 +87,7 @@ class DescribeLoss:
     """Show what is known of a LOSS: each replica, what was cut off it, and what of that is kept.
 
     A replica that is awaited has not told whether it held more than the leader: it is down, or has no leader to compare
-    itself with. It tells by itself once it is back.
+    itself with. It tells by itself once it is back. A group on the lost branch has read records that are gone.
 
     Example:
 
@@ -102,7 +103,8 @@ class DescribeLoss:
     def run(self) -> Sections:
         with open_admin(self.bootstrap, self.timeout, self.log_level) as admin:
             found = _named(admin.describe_losses(_topics(self.loss)).losses, self.loss)
-        return Sections(iter([_section(loss) for loss in found]))
+            readers = admin.describe_loss_readers(found)
+        return Sections(section for loss in found for section in _sections(loss, readers[loss.id]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +164,33 @@ def _named(losses: Sequence[Loss], names: Sequence[str]) -> list[Loss]:
 def _state(loss: Loss) -> str:
     state = "open" if loss.is_open else "closed"
     return state if loss.acknowledged_ms is None else f"{state}, acknowledged"
+
+
+def _sections(loss: Loss, readers: LossReaders) -> Iterator[Section]:
+    yield _section(loss)
+    groups: list[Row] = [
+        {
+            "group": each.group_id,
+            "committed": each.offset,
+            "epoch": each.leader_epoch,
+            "standing": each.standing.value,
+        }
+        for each in readers.groups
+    ]
+    yield Section(f"{loss.name}: groups", {}, Rows(groups, nothing="no group committed an offset there"))
+    told: list[Row] = [
+        {
+            "client": each.client_id,
+            "host": each.host,
+            "broker": each.broker_id,
+            "told": each.times_told,
+            "how": "compared its position" if each.has_compared else "was beyond",
+            "last": _moment(each.last_ms),
+            "kept_up_to": each.end_offset,
+        }
+        for each in readers.told
+    ]
+    yield Section(f"{loss.name}: readers told", {}, Rows(told, nothing="no broker has told a reader since it started"))
 
 
 def _section(loss: Loss) -> Section:

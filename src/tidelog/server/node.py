@@ -23,6 +23,7 @@ from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.server.api import forwarding
 from tidelog.server.api.dispatch import Dispatcher
 from tidelog.server.api.fetch_sessions import FetchSessions
+from tidelog.server.api.told_readers import ToldReaders
 from tidelog.server.broker.broker import Broker
 from tidelog.server.broker.cleaner import Cleaner
 from tidelog.server.broker.dynamic_configs import DynamicConfigs, PartitionSettings
@@ -145,6 +146,7 @@ class Node:
         self._marker_sends = MarkerSends(self.broker, self.marker_writer.write)
         self.transactions = TransactionCoordinators(coordinator_node, send_to_leader=self._marker_sends.send_to_leader)
         self.verification = TransactionVerification(self.broker, self.transactions)
+        self.told_readers = ToldReaders()
         self.fetch_sessions = FetchSessions(config.fetch_session_slots, config.fetch_session_partitions, rng)
         self.share_fetching = ShareFetching(
             self.broker,

@@ -108,6 +108,7 @@ class ApiKey(IntEnum):
     DESCRIBE_LOSSES = 10_000
     ACKNOWLEDGE_LOSSES = 10_001
     TELL_LOSSES = 10_002
+    DESCRIBE_TOLD_READERS = 10_004
 
 
 OWN_SINCE = 10_000
@@ -258,6 +259,7 @@ APIS: dict[int, Api] = {
         Api(ApiKey.DESCRIBE_LOSSES, "DescribeLosses", 0, 0, 0),
         Api(ApiKey.ACKNOWLEDGE_LOSSES, "AcknowledgeLosses", 0, 0, 0),
         Api(ApiKey.TELL_LOSSES, "TellLosses", 0, 0, 0),
+        Api(ApiKey.DESCRIBE_TOLD_READERS, "DescribeToldReaders", 0, 0, 0),
     )
 }
 """The APIs whose messages are declared, by key."""

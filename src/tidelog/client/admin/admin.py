@@ -8,7 +8,7 @@ from typing import Literal, Unpack
 
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import TopicPartition
-from tidelog.base.losses import Loss
+from tidelog.base.losses import Loss, LossId
 from tidelog.client.admin.async_admin import AsyncAdmin
 from tidelog.client.admin.cluster_descriptions import (
     ElectionType,
@@ -31,7 +31,7 @@ from tidelog.client.admin.descriptions import (
 )
 from tidelog.client.admin.group_descriptions import GroupDescription, GroupListing, ShareGroupOffset
 from tidelog.client.admin.log_dirs import LogDirDescription
-from tidelog.client.admin.loss_administration import LossAccount
+from tidelog.client.admin.loss_administration import LossAccount, LossReaders
 from tidelog.client.admin.reassignment import PartitionReassignment, ReassignmentOutcome
 from tidelog.client.admin.transaction_admin import TransactionAdmin
 from tidelog.client.cluster import World
@@ -210,6 +210,16 @@ class Admin(TransactionAdmin):
             UnsupportedVersionError: the cluster keeps none; Apache Kafka does not.
         """
         return self._thread.run(self._async.describe_losses(topics, open_only=open_only))
+
+    def describe_loss_readers(self, losses: Iterable[Loss]) -> dict[LossId, LossReaders]:
+        """Who read what was lost: groups by what they committed, and readers that the brokers have told.
+
+        Every group of the cluster is asked what it committed. What brokers told is known since they started.
+
+        Args:
+            losses: as `describe_losses` returned them.
+        """
+        return self._thread.run(self._async.describe_loss_readers(losses))
 
     def acknowledge_losses(self, losses: Iterable[Loss], *, note: str = "") -> None:
         """Note in entries of the account that they are dealt with.

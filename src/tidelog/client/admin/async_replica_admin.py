@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import TopicPartition
-from tidelog.base.losses import Loss
+from tidelog.base.losses import Loss, LossId
 from tidelog.client.admin.cluster_descriptions import PartitionLineages
+from tidelog.client.admin.group_administration import GroupAdministration
 from tidelog.client.admin.log_dir_administration import LogDirAdministration
 from tidelog.client.admin.log_dirs import LogDirDescription
-from tidelog.client.admin.loss_administration import LossAccount, LossAdministration
+from tidelog.client.admin.loss_administration import LossAccount, LossAdministration, LossReaders
 from tidelog.client.admin.reassignment import PartitionReassignment, ReassignmentOutcome
 from tidelog.client.admin.reassignment_administration import ReassignmentAdministration
 from tidelog.client.admin.replica_administration import ReplicaAdministration
@@ -43,6 +44,16 @@ class AsyncReplicaAdmin:
             UnsupportedVersionError: the cluster keeps none; Apache Kafka does not.
         """
         return await self._of_losses().describe(topics, open_only=open_only)
+
+    async def describe_loss_readers(self, losses: Iterable[Loss]) -> dict[LossId, LossReaders]:
+        """Who read what was lost: groups by what they committed, and readers that the brokers have told.
+
+        Every group of the cluster is asked what it committed. What brokers told is known since they started.
+
+        Args:
+            losses: as `describe_losses` returned them.
+        """
+        return await self._of_losses().readers(list(losses))
 
     async def acknowledge_losses(self, losses: Iterable[Loss], *, note: str = "") -> None:
         """Note in entries of the account that they are dealt with.
@@ -114,7 +125,9 @@ class AsyncReplicaAdmin:
         return ReplicaAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)
 
     def _of_losses(self) -> LossAdministration:
-        return LossAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)
+        timeout_ms = self._config.request_timeout_ms
+        groups = GroupAdministration(self._cluster, request_timeout_ms=timeout_ms)
+        return LossAdministration(self._cluster, groups, request_timeout_ms=timeout_ms)
 
     def _of_reassignments(self) -> ReassignmentAdministration:
         return ReassignmentAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from tidelog.base.errors import UnsupportedVersionError
-from tidelog.base.losses import Loss
+from tidelog.base.ids import BrokerId, TopicId, TopicPartition
+from tidelog.base.losses import Loss, LossId
+from tidelog.client.admin.group_administration import GroupAdministration
 from tidelog.client.cluster import Cluster
+from tidelog.client.core.loss_standings import GroupStanding, standing_of
+from tidelog.client.core.values import CommittedOffset
 from tidelog.client.refusals import raise_first, refused
 from tidelog.net.connection import Connection
 from tidelog.wire.messages.api_10000_describe_losses import DescribeLossesRequest, DescribeLossesResponse, LossCursor
@@ -16,11 +21,16 @@ from tidelog.wire.messages.api_10001_acknowledge_losses import (
     AcknowledgeLossesResponse,
     LossToAcknowledge,
 )
+from tidelog.wire.messages.api_10004_describe_told_readers import (
+    DescribeToldReadersRequest,
+    DescribeToldReadersResponse,
+)
 from tidelog.wire.messages.losses import loss_of
 
 R = TypeVar("R")
 
 LOSSES_PER_REQUEST_MAX = 1_000
+GROUPS_AT_ONCE = 16
 
 
 class LossAccount(NamedTuple):
@@ -37,15 +47,54 @@ class LossAccount(NamedTuple):
     closed_count: int
 
 
+class ToldReader(NamedTuple):
+    """A reader that a broker told that what it read is gone.
+
+    Attributes:
+        leader_epoch: the newest epoch that the reader's branch shares with the log, which ends at `end_offset`.
+        has_compared: whether it asked where its epoch ends: it may have read nothing that is gone, as its position is
+            its own. Otherwise its position was beyond that.
+        times_told: how often.
+        last_ms: when it was told last, since 1970; `first_ms` when first.
+    """
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    client_id: str
+    host: str
+    broker_id: int
+    leader_epoch: int
+    end_offset: int
+    has_compared: bool
+    times_told: int
+    first_ms: int
+    last_ms: int
+
+
+class LossReaders(NamedTuple):
+    """Who read what was lost, as far as anybody knows.
+
+    Attributes:
+        groups: those that committed in the partition, by name.
+        told: readers that brokers told, since those brokers started; a reader that commits nothing is known by this
+            alone.
+    """
+
+    groups: tuple[GroupStanding, ...]
+    told: tuple[ToldReader, ...]
+
+
 class LossAdministration:
     """See `AsyncAdmin`, whose methods these are.
 
     Args:
+        groups: tells what groups committed.
         request_timeout_ms: of one request; `cluster` knows how long all attempts may take together.
     """
 
-    def __init__(self, cluster: Cluster, *, request_timeout_ms: int) -> None:
+    def __init__(self, cluster: Cluster, groups: GroupAdministration, *, request_timeout_ms: int) -> None:
         self._cluster = cluster
+        self._groups = groups
         self._request_timeout_ms = request_timeout_ms
 
     async def describe(self, topics: Iterable[str] | None, *, open_only: bool) -> LossAccount:
@@ -85,6 +134,61 @@ class LossAdministration:
                 )
 
             await self._cluster.retrying("acknowledge losses", send_request)
+
+    async def readers(self, losses: Sequence[Loss]) -> dict[LossId, LossReaders]:
+        partitions = sorted({loss.topic_partition for loss in losses})
+        told = await self._told(sorted({partition.topic for partition in partitions}))
+        committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        listed = [each.group_id for each in await self._groups.list_groups(()) if each.type != "share"]
+        for start in range(0, len(listed), GROUPS_AT_ONCE):
+            some = listed[start : start + GROUPS_AT_ONCE]
+            offsets = await asyncio.gather(*(self._groups.list_group_offsets(each, partitions) for each in some))
+            committed.update(zip(some, offsets, strict=True))
+        return {
+            loss.id: LossReaders(
+                tuple(
+                    GroupStanding(group_id, standing_of(loss, found), found.offset, found.leader_epoch)
+                    for group_id, offsets in sorted(committed.items())
+                    if (found := offsets.get(loss.topic_partition)) is not None
+                ),
+                tuple(
+                    one
+                    for one in told
+                    if one.topic_id == loss.topic_id
+                    and one.topic_partition.partition == loss.partition
+                    and one.leader_epoch < loss.leader_epoch
+                ),
+            )
+            for loss in losses
+        }
+
+    async def _told(self, topics: list[str]) -> list[ToldReader]:
+        """By every broker that is up, who was told longest ago first."""
+        await self._cluster.retrying("list brokers", lambda: self._cluster.fetch_metadata([]))
+        told: list[ToldReader] = []
+        for broker_id in sorted(self._cluster.metadata.brokers):
+
+            async def send_request(broker_id: BrokerId = broker_id) -> DescribeToldReadersResponse:
+                connection = await self._cluster.broker(broker_id)
+                response = await self._request(
+                    connection, DescribeToldReadersRequest(topics=topics), DescribeToldReadersResponse
+                )
+                raise_first([refused(response.error_code, "readers that were told", None)])
+                return response
+
+            response = await self._cluster.retrying("ask who was told", send_request)
+            told += (
+                ToldReader(
+                    TopicPartition(row.topic, row.partition_index),
+                    TopicId(row.topic_id),
+                    row.client_id,
+                    row.host,
+                    broker_id,
+                    *(row.leader_epoch, row.end_offset, row.has_compared, row.count, row.first_ms, row.last_ms),
+                )
+                for row in response.readers
+            )
+        return sorted(told, key=lambda one: one.last_ms)
 
     async def _request(self, connection: Connection, request: object, response: type[R]) -> R:
         try:

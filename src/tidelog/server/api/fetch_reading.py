@@ -56,6 +56,7 @@ class FetchReading:
     Attributes:
         must_answer: something was found that the reader has to know at once.
         leaders: whom those are told of that asked the wrong broker.
+        told: partitions of which a consumer is told that its position is none of theirs, and how far it agrees.
         not_cached: what a thread has to bring into memory before `read_due` can go on with what is due.
     """
 
@@ -74,6 +75,7 @@ class FetchReading:
         self.must_answer = not session.partitions
         self.not_cached: list[NotCachedError] = []
         self.leaders: list[int] = []
+        self.told: list[tuple[Partition, tuple[LeaderEpoch, Offset]]] = []
         self._broker = broker
         self._session = session
         self._now_ms = now_ms
@@ -214,6 +216,7 @@ class FetchReading:
             return row  # at the end, as most are
         diverging = partition.diverging(wanted.last_fetched_epoch, wanted.fetch_offset)
         if diverging is not None:
+            self.told.append((partition, diverging))
             return self._diverged(row, diverging)
         end_offset = row.last_stable_offset if self._isolation_level else row.high_watermark
         return self._read_records(partition, fetched, row, end_offset, to_follower=False)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tidelog.metadata import MetadataImage
     from tidelog.metadata.configs import BrokerSettings
     from tidelog.server.api.fetch_sessions import FetchSessions
+    from tidelog.server.api.told_readers import ToldReaders
     from tidelog.server.broker.broker import Broker
     from tidelog.server.groups.group_coordinators import GroupCoordinators
     from tidelog.server.groups.share_group_positions import ShareGroupPositions
@@ -86,6 +87,8 @@ class DataApi(MetadataApi, Protocol):
     def files(self) -> LogFiles: ...
     @property
     def fetch_sessions(self) -> FetchSessions: ...
+    @property
+    def told_readers(self) -> ToldReaders: ...
     @property
     def metrics(self) -> NodeMetrics | None:
         """What is counted; None unless somebody wants to know."""

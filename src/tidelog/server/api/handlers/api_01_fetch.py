@@ -25,6 +25,7 @@ from tidelog.server.api.fetch_sessions import PARTITION_BYTES, FetchSession, beg
 from tidelog.server.api.leader_hints import endpoints_of
 from tidelog.server.api.long_requests import forget_lists
 from tidelog.server.api.request_context import RequestContext, code_of
+from tidelog.server.api.told_readers import Reader
 from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse, NodeEndpoint
 
 if TYPE_CHECKING:
@@ -139,6 +140,11 @@ async def _answer_in_turns(node: DataApi, reading: FetchReading, context: Reques
 def _with_leaders(
     response: FetchResponse, node: DataApi, reading: FetchReading, context: RequestContext
 ) -> FetchResponse:
+    for partition, diverging in reading.told:
+        reader = Reader(context.header.client_id or "", context.connection.peer.rpartition(":")[0])
+        now_ms = node.clock.wall_ms()
+        node.told_readers.note(partition.topic_partition, partition.topic_id, reader, diverging, now_ms)
+    reading.told.clear()
     if reading.leaders and context.api_version >= LEADERS_FROM_VERSION:
         name = context.connection.listener_name
         response.node_endpoints = endpoints_of(node.broker.image, reading.leaders, name, NodeEndpoint)

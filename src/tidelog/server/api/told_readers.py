@@ -1,0 +1,100 @@
+"""Which readers this broker has told that what they read is gone, as far as it remembers.
+
+Fetch carries no group, so a reader is known by its client id and its host. What a group committed says more.
+
+Counterpart in Kafka: none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
+
+READERS_MAX = 10_000
+"""Rows that are remembered; of more, those go that were told longest ago."""
+READERS_PER_HOST_MAX = 1_000
+"""So that no stranger makes this broker forget others."""
+CLIENT_ID_LENGTH_MAX = 200
+
+
+class Reader(NamedTuple):
+    """What is known of whoever fetches."""
+
+    client_id: str
+    host: str
+
+
+@dataclass(slots=True)
+class ToldReader:
+    """A reader of one partition.
+
+    Attributes:
+        host: where it is.
+        leader_epoch: the largest of this log up to that of the reader's last record; and `end_offset`, where it ends:
+            so much of what was read is there.
+        has_compared: whether it asked where its epoch ends (OffsetForLeaderEpoch), last. Where its position is, it
+            alone knows then: it may have read nothing that is gone.
+        count: how often it was told.
+        first_ms: when it was told first, since 1970.
+        last_ms: when it was told last.
+    """
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    client_id: str
+    host: str
+    leader_epoch: LeaderEpoch
+    end_offset: Offset
+    has_compared: bool
+    count: int
+    first_ms: int
+    last_ms: int
+
+
+class ToldReaders:
+    """See the module. To be used on one event loop."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[TopicId, PartitionIndex, str, str], ToldReader] = {}  # told last comes last
+        self._per_host: dict[str, int] = {}
+
+    def __iter__(self) -> Iterator[ToldReader]:
+        return iter(self._rows.values())
+
+    def note(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        reader: Reader,
+        diverging: tuple[LeaderEpoch, Offset],
+        now_ms: int,
+        *,
+        has_compared: bool = False,
+    ) -> None:
+        """It was answered that its position is none of this log's, or where its epoch ends."""
+        client_id, host = reader.client_id[:CLIENT_ID_LENGTH_MAX], reader.host
+        key = topic_id, topic_partition.partition, client_id, host
+        row = self._rows.pop(key, None)
+        if row is None:
+            row = ToldReader(topic_partition, topic_id, client_id, host, *diverging, has_compared, 0, now_ms, now_ms)
+            self._per_host[host] = self._per_host.get(host, 0) + 1
+        row.leader_epoch, row.end_offset = diverging
+        row.has_compared = has_compared
+        row.count += 1
+        row.last_ms = now_ms
+        self._rows[key] = row
+        if self._per_host[host] > READERS_PER_HOST_MAX:
+            self._forget(next(known for known in self._rows if known[3] == host))
+        elif len(self._rows) > READERS_MAX:
+            self._forget(next(iter(self._rows)))
+
+    def _forget(self, key: tuple[TopicId, PartitionIndex, str, str]) -> None:
+        del self._rows[key]
+        left = self._per_host[key[3]] - 1
+        if left:
+            self._per_host[key[3]] = left
+        else:
+            del self._per_host[key[3]]

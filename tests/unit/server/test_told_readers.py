@@ -1,0 +1,46 @@
+"""Which readers a broker remembers to have told: bounded, and a stranger crowds out nobody but himself."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.server.api.told_readers import CLIENT_ID_LENGTH_MAX, READERS_MAX, READERS_PER_HOST_MAX, Reader, ToldReaders
+
+FLIGHTS, TOPIC = TopicPartition("flights", 0), TopicId(UUID(int=7))
+AT_30 = LeaderEpoch(3), Offset(30)
+
+
+def told(readers: ToldReaders, client_id: str, host: str = "10.0.0.1", now_ms: int = 0) -> None:
+    readers.note(FLIGHTS, TOPIC, Reader(client_id, host), AT_30, now_ms)
+
+
+def test_a_reader_is_one_row_however_often_it_is_told() -> None:
+    readers = ToldReaders()
+    told(readers, "one", now_ms=5)
+    told(readers, "two", now_ms=6)
+    told(readers, "one", now_ms=7)
+    assert [(row.client_id, row.count, row.first_ms, row.last_ms) for row in readers] == [
+        ("two", 1, 6, 6),
+        ("one", 2, 5, 7),
+    ]
+
+
+def test_a_flood_from_one_host_leaves_the_others() -> None:
+    readers = ToldReaders()
+    told(readers, "ours", host="10.0.0.2")
+    for number in range(3 * READERS_PER_HOST_MAX):
+        told(readers, f"{number}-{'x' * 10_000}")
+    rows = list(readers)
+    assert len(rows) == READERS_PER_HOST_MAX + 1
+    assert rows[0].client_id == "ours"
+    assert max(len(row.client_id) for row in rows) == CLIENT_ID_LENGTH_MAX
+
+
+def test_of_too_many_the_oldest_go() -> None:
+    readers = ToldReaders()
+    for number in range(READERS_MAX + 10):
+        told(readers, "one", host=f"host-{number}")
+    rows = list(readers)
+    assert len(rows) == READERS_MAX
+    assert rows[0].host == "host-10"
