@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -17,6 +18,11 @@ from support.clients.kafka_peer import KafkaPeer
 from support.clients.kafka_tools import KafkaTools
 from support.clients.wire_client import WireClient
 from support.nodes.node import NodeProcess, StartNode
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId
+from tidelog.base.losses import Loss, LossCause, ReplicaFate, ReplicaLoss
+from tidelog.metadata.records import ForgottenLoss, NoOpRecord, encode_record
+from tidelog.records import BatchBuilder
+from tidelog.wire.messages.losses import entry_of
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMESTAMP_MS = 1_700_000_000_000
@@ -101,6 +107,20 @@ def test_kafka_decodes_the_cluster_metadata(own_node: NodeProcess, tools: KafkaT
     assert {"FEATURE_LEVEL_RECORD", "REGISTER_BROKER_RECORD", "TOPIC_RECORD", "PARTITION_RECORD"} <= set(kinds)
     assert '"name":"dumped"' in said
     assert "cannot" not in said.lower()
+
+
+def test_kafka_passes_over_the_account_of_losses(tools: KafkaTools, tmp_path: Path) -> None:
+    """Entries are tagged fields of ours in a record that says nothing to Kafka."""
+    rows = (ReplicaLoss(BrokerId(1), ReplicaFate.CUT, Offset(40), Offset(30)), ReplicaLoss(BrokerId(2)))
+    partition = "flights", TopicId(UUID(int=7)), PartitionIndex(0)
+    loss = Loss(*partition, LeaderEpoch(4), LossCause.BY_OPERATOR, BrokerId(2), TIMESTAMP_MS, rows)
+    builder = BatchBuilder()
+    for record in (NoOpRecord(losses=[entry_of(loss)]), NoOpRecord(forgotten_losses=[ForgottenLoss(*loss.id)])):
+        builder.append(TIMESTAMP_MS, None, encode_record(record))
+    segment = tmp_path / "00000000000000000000.log"
+    segment.write_bytes(builder.build(0, 1))
+    said = dump(tools, [segment], "--cluster-metadata-decoder")
+    assert re.findall(r'payload: {"type":"(\w+)"', said) == ["NO_OP_RECORD", "NO_OP_RECORD"]
 
 
 def test_kafka_decodes_the_offsets_of_groups(own_node: NodeProcess, tools: KafkaTools) -> None:

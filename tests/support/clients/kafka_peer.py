@@ -53,6 +53,7 @@ CLASS_ARCHIVE = KAFKA_JARS / "classes.jsa"
 # For programs that end soon after they began. A JVM that finds no archive loads the classes one by one.
 TOOL_FLAGS = [
     f"-XX:SharedArchiveFile={CLASS_ARCHIVE}",
+    "-Xlog:disable",  # an archive that fits no more, as after a move of the clone, is no output of a tool
     "-Xmx512m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
