@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, TopicId
@@ -24,6 +25,9 @@ from tidelog.metadata.image import MetadataView
 from tidelog.metadata.records.cluster import ForgottenLoss, NoOpRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord, RemoveTopicRecord
 from tidelog.wire.messages.losses import entry_of
+
+LOOKED_AT_MAX = 1_000
+"""Entries that are looked at for closed ones, which are forgotten before open ones."""
 
 
 class ToldLoss(NamedTuple):
@@ -130,14 +134,16 @@ def _forgotten(
         return []
     broker_settings = settings.broker_settings(metadata)
     count_max, age_ms_max = broker_settings[keys.LOSSES_RETAINED_MAX], broker_settings[keys.LOSSES_RETENTION_MS]
-    known = [loss for loss_id, loss in metadata.losses.items() if loss_id not in opened]
-    forgotten = [] if age_ms_max < 0 else [loss for loss in known if loss.opened_ms < now_ms - age_ms_max]
-    too_many = len(known) - len(forgotten) + len(opened) - count_max
+    by_age = iter(metadata.losses.values())
+    forgotten = []
+    if age_ms_max >= 0:
+        forgotten = list(takewhile(lambda loss: loss.opened_ms < now_ms - age_ms_max, by_age))
+    too_many = len(metadata.losses) - len(forgotten) + len(opened) - count_max
     if too_many > 0:
-        gone = {loss.id for loss in forgotten}
-        rest = sorted((loss for loss in known if loss.id not in gone), key=lambda loss: loss.is_open)  # stable: by age
-        forgotten += rest[:too_many]
-    return [NoOpRecord(forgotten_losses=[ForgottenLoss(*loss.id)]) for loss in forgotten]
+        oldest = list(islice(metadata.losses.values(), len(forgotten), len(forgotten) + too_many + LOOKED_AT_MAX))
+        forgotten += sorted(oldest, key=lambda loss: loss.is_open)[:too_many]  # stable: by age
+    gone = (loss for loss in forgotten if loss.id not in opened)
+    return [NoOpRecord(forgotten_losses=[ForgottenLoss(*loss.id)]) for loss in gone]
 
 
 def decide_tell_losses(

@@ -109,10 +109,9 @@ class LossAdministration:
                 response = await self._request(connection, request, DescribeLossesResponse)
                 raise_first([refused(response.error_code, "the account of losses", response.error_message)])
                 found += map(loss_of, response.losses)
-                if not response.has_more or not response.losses:
+                after = response.next
+                if not after:
                     return LossAccount(tuple(found), response.open_count, response.closed_count)
-                last = response.losses[-1]
-                after = [LossCursor(last.topic_id, last.partition_index, last.leader_epoch)]
 
         return await self._cluster.retrying("describe losses", send_request)
 

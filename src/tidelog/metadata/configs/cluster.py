@@ -67,7 +67,7 @@ CONTROLLER_PARTITION_CHANGES_MAX = ConfigKey(
 LOSSES_RETAINED_MAX = ConfigKey(
     "losses.retained.max",
     INT,
-    "100000",
+    "20000",
     "Tidelog's own: how many entries the account of losses keeps. Of more, those go that are closed, then those that "
     "are open; the oldest first. The same at every controller.",
     minimum=1,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -34,10 +34,13 @@ from tidelog.wire.messages.losses import replica_entry_of
 
 logger = logging.getLogger("tidelog.server.losses")
 
-LOSSES_PER_REQUEST_MAX = 1_000
+LOSSES_PER_REQUEST_MAX = 200
+"""A millisecond or two of the controller's event loop."""
 TIMEOUT_MS = 30_000
 BACKOFF_MS = 50
 BACKOFF_MS_MAX = 2_000
+REST_FACTOR = 30
+"""After a look at all that is awaited, so much longer than that took: it costs a few hundredths of a processor."""
 REQUEST_CLASS = "losses"
 
 
@@ -69,10 +72,13 @@ class LossReports(BrokerListener):
         self._tasks = tasks.branch("losses")
         self._task: asyncio.Task[None] | None = None
         self._has_looked = False
+        self._unlooked: list[LossId] = []
         self._unread: set[LossId] = set()  # may have been noted before this process began
         self._older: set[LossId] = set()  # than this process
         self._told: set[LossId] = set()  # which the image does not show yet
         self._kept: dict[LossId, ReplicaLoss] = {}  # own rows with records in a file, the oldest first
+        self._kept_size_bytes = 0
+        self._look_seconds = 0.0
         self._has_news = asyncio.Event()
         broker.add_listener(self)
 
@@ -85,18 +91,28 @@ class LossReports(BrokerListener):
         us = image.brokers.get(self._broker_id)
         if us is None or us.broker_epoch != self._broker_epoch():
             return  # nothing here is this incarnation's yet
-        changed: Iterable[LossId] = delta.changed_losses if self._has_looked else image.losses
-        for loss_id in changed:
-            loss = image.losses.get(loss_id)
-            self._on_row(loss_id, None if loss is None else loss.replica(self._broker_id))
-            if not self._has_looked:
-                self._older.add(loss_id)
-        self._has_looked = True
-        self._wake()
+        if not self._has_looked:
+            self._has_looked = True
+            self._unlooked = list(image.losses)
+            self._older.update(self._unlooked)
+        for loss_id in delta.changed_losses:
+            self._look_at(loss_id, image)
+        if delta.changed_losses or delta.changed_partitions or self._unlooked:
+            self._wake()
+
+    def _look_at(self, loss_id: LossId, image: MetadataImage) -> None:
+        loss = image.losses.get(loss_id)
+        self._on_row(loss_id, None if loss is None else loss.replica(self._broker_id))
+
+    async def _look_at_all(self) -> None:
+        unlooked, self._unlooked = self._unlooked, []
+        async for loss_id in in_turns(unlooked):
+            self._look_at(loss_id, self._broker.newest_image)
 
     def _on_row(self, loss_id: LossId, row: ReplicaLoss | None) -> None:
         self._told.discard(loss_id)
-        self._kept.pop(loss_id, None)
+        before = self._kept.pop(loss_id, None)
+        self._kept_size_bytes -= 0 if before is None else before.kept_size_bytes
         if row is None or row.fate is not ReplicaFate.AWAITED:
             self._notes.await_no_more(loss_id)
             self._older.discard(loss_id)
@@ -104,6 +120,7 @@ class LossReports(BrokerListener):
             self._unread.add(loss_id)
         if row is not None and row.kept_size_bytes:
             self._kept[loss_id] = row
+            self._kept_size_bytes += row.kept_size_bytes
 
     def _wake(self) -> None:
         self._has_news.set()
@@ -112,19 +129,22 @@ class LossReports(BrokerListener):
 
     @property
     def _has_work(self) -> bool:
-        return bool(self._notes.awaited or self._notes.untold or self._excess_size_bytes > 0)
+        return bool(self._unlooked or self._notes.awaited or self._notes.untold or self._excess_size_bytes > 0)
 
     @property
     def _excess_size_bytes(self) -> int:
-        return sum(row.kept_size_bytes for row in self._kept.values()) - self._notes.kept_size_bytes_max
+        return self._kept_size_bytes - self._notes.kept_size_bytes_max
 
     async def _tell_all(self) -> None:
         waited = 0
         try:
             while self._has_work:
+                await self._look_at_all()
                 await self._rest(waited)
                 await self._read_notes()
+                began = asyncio.get_running_loop().time()
                 rows = await self._ready()
+                self._look_seconds = asyncio.get_running_loop().time() - began
                 waited = 0 if rows and await self._tell(rows) else waited + 1
         finally:
             self._task = None
@@ -135,7 +155,7 @@ class LossReports(BrokerListener):
         try:
             async with asyncio.timeout(self._backoff.delay_ms(min(waited, 10)) / 1000):
                 await self._has_news.wait()
-            await asyncio.sleep(BACKOFF_MS / 1000)  # what comes in one image is told in one request
+            await asyncio.sleep(max(BACKOFF_MS / 1000, REST_FACTOR * self._look_seconds))  # more may come at once
         except TimeoutError:
             pass
 

@@ -10,7 +10,9 @@ from tidelog.wire.schema import array, boolean, field, int16, int32, message, st
 
 @struct
 class LossCursor:
-    """The last entry of a page."""
+    """Where a page ended."""
+
+    position: int = field(int32, doc="How many entries there were up to there, whether they were wanted or not.")
 
     topic_id: UUID = field(uuid, doc="The topic's id.")
     partition_index: int = field(int32, doc="The partition.")
@@ -24,7 +26,7 @@ class DescribeLossesRequest:
     topics: list[str] | None = field(array(string), nullable="0+", default=None, doc="Of these topics; None: of all.")
     open_only: bool = field(boolean, default=False, doc="Whether to leave out those that are closed.")
     after: list[LossCursor] = field(
-        array(LossCursor), default_factory=list, doc="Go on behind this one, if one is given."
+        array(LossCursor), default_factory=list, doc="Where the last page ended, if this is not the first."
     )
 
 
@@ -36,6 +38,6 @@ class DescribeLossesResponse:
     error_code: int = field(int16, default=0, doc="Why there are none.")
     error_message: str | None = field(string, nullable="0+", default=None, doc="The same in words.")
     losses: list[LossEntry] = field(array(LossEntry), default_factory=list, doc="The entries.")
-    has_more: bool = field(boolean, default=False, doc="Whether there are more behind the last one.")
+    next: list[LossCursor] = field(array(LossCursor), default_factory=list, doc="Where to go on, if there is more.")
     open_count: int = field(int32, default=0, doc="Entries that are open, of all topics.")
     closed_count: int = field(int32, default=0, doc="Entries that are closed, of all topics.")
