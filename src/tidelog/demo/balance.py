@@ -44,6 +44,7 @@ class History:
         told_query: what the Spark query said.
         kept_by_query: as of the reader.
         read_twice: how often the consumer was given a record again without a word.
+        account: what the cluster's account of losses says was cut off.
     """
 
     acknowledged: Mapping[int, tuple[int, int | None]]
@@ -54,6 +55,7 @@ class History:
     read_twice: int
     told_query: Sequence[LostRange] = ()
     kept_by_query: Mapping[Place, int] | None = None
+    account: Sequence[LostRange] = ()
 
 
 class Balance(NamedTuple):
@@ -65,6 +67,7 @@ class Balance(NamedTuple):
         told_readers: of the truncated, how many lie in a range that the consumer or the query named.
         told_consumer, told_query, told_producer: likewise, each by itself.
         unreported: of the truncated, how many nobody was told of.
+        unaccounted: of the truncated, how many the cluster's account of losses does not name.
         duplicated: numbers that are in the log more than once, and records that were read again without a word.
         refused: the writer was told that they may not be there.
         consumer_differs: what the consumer has kept and is not in the log, and the other way round.
@@ -80,6 +83,7 @@ class Balance(NamedTuple):
     told_query: int
     told_producer: int
     unreported: int
+    unaccounted: int
     duplicated: int
     refused: int
     consumer_differs: int
@@ -90,7 +94,7 @@ class Balance(NamedTuple):
     @property
     def is_clean(self) -> bool:
         """Whether nothing is missing that was not told, and nobody has what is not there."""
-        wrong = self.unreported + self.duplicated + self.consumer_differs + self.query_differs
+        wrong = self.unreported + self.unaccounted + self.duplicated + self.consumer_differs + self.query_differs
         return not (wrong or self.differing_replicas or self.inexact)
 
 
@@ -129,6 +133,7 @@ def balance(
         told_query=len(by_query),
         told_producer=len(by_producer),
         unreported=len(truncated - by_consumer - by_query - by_producer),
+        unaccounted=len(truncated - _told(truncated, history.account)),
         duplicated=sum(count - 1 for count in counts.values()) + history.read_twice,
         refused=history.refused,
         consumer_differs=_differences(history.kept_by_reader, there),

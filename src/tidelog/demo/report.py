@@ -107,6 +107,7 @@ def balance_rows(ledger: Balance) -> list[dict[str, object]]:
             ("    to the consumer", ledger.told_consumer),
             ("  reported to the producer", ledger.told_producer),
             ("  reported to nobody", ledger.unreported),
+            ("  in the cluster's account of losses", ledger.truncated - ledger.unaccounted),
         )
     ]
 
@@ -117,6 +118,7 @@ def complaints(ledger: Balance) -> list[str]:
         text
         for count, text in (
             (ledger.unreported, "acknowledged records are in no log any more, and NOBODY WAS TOLD"),
+            (ledger.unaccounted, "acknowledged records are in no log any more, and not in the account of losses"),
             (ledger.duplicated, "records are there twice, or were read twice"),
             (ledger.consumer_differs, "records differ between what the consumer has and what is in the log"),
             (ledger.query_differs, "records differ between what the Spark query has and what is in the log"),

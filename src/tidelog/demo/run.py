@@ -119,6 +119,7 @@ def run_demo(output: Path, *, port: int, keep: bool, listener: ProgressListener)
         listener.say("reading what is left of the ledger ...")
         history = numbers.stop()
         act.read_again()
+        history = replace(history, account=tuple(act.read_account()))
         outcome = DemoOutcome(
             books=books,
             verdict=verdict,

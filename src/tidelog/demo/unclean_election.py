@@ -33,6 +33,7 @@ from tidelog.demo.nodes import DemoCluster
 
 if TYPE_CHECKING:
     from tidelog import Admin
+    from tidelog.base.losses import Loss
     from tidelog.client.admin.descriptions import PartitionDescription
 
 ACKNOWLEDGED, OVERWRITTEN, HEALED = "acknowledged", "overwritten", "healed"
@@ -217,6 +218,35 @@ class UncleanElectionAct:
         found, partition = self.look_at_all(), self.stages.cast.partition
         self.stages.replicas[HEALED] = dict(zip(ledger.REPLICAS[partition], found[partition], strict=True))
         return found
+
+    def read_account(self) -> list[LostRange]:
+        """What the cluster itself says of it, once every replica has told what was cut off it.
+
+        Raises:
+            StoryFailedError: a replica has not told.
+        """
+        topic, partition = ledger.TOPIC, self.stages.cast.partition
+        found: list[Loss] = []
+
+        def look() -> bool:
+            account = self._admin.describe_losses([topic])
+            found[:] = [loss for loss in account.losses if loss.partition == partition]
+            return bool(found) and not any(loss.is_open for loss in found)
+
+        self._wait_until(look, "every replica has told the account of losses what was cut off it")
+        for loss in found:
+            self._say(f"the operator types: {as_typed('losses', 'describe', loss.name)}")
+            for one in loss.cut:
+                self._say(
+                    f"loss {loss.name}: offsets {one.cut_from:,} to {(one.end_offset or 0) - 1:,} were cut off node "
+                    f"{one.broker_id}, which keeps {one.kept_size_bytes:,} bytes of them"
+                )
+        return [
+            LostRange(loss.partition, one.cut_from, one.end_offset)
+            for loss in found
+            for one in loss.cut
+            if one.cut_from is not None and one.end_offset is not None
+        ]
 
     def read_again(self) -> list[LostRange]:
         """The Spark query runs again: it says what is gone; its rows are undone, and it goes on from there."""

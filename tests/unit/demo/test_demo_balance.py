@@ -35,6 +35,7 @@ def history(**changes: Any) -> History:
         read_twice=0,
         told_query=(LOST,),
         kept_by_query={(0, offset): number for offset, number in NEW.numbers.items()},
+        account=(LOST,),
     )
     return replace(told, **changes)
 
@@ -54,6 +55,7 @@ def test_what_is_lost_and_told_is_counted() -> None:
         told_query=3,
         told_producer=3,
         unreported=0,
+        unaccounted=0,
         duplicated=0,
         refused=1,
         consumer_differs=0,
@@ -89,6 +91,8 @@ def test_a_record_that_never_was_in_a_file_is_missing_too() -> None:
         ({"kept_by_query": {}}, "query_differs"),
         ({"read_twice": 2}, "duplicated"),
         ({"told_query": (LostRange(0, 1, 5),)}, "inexact"),
+        ({"account": (LostRange(0, 3, 5),)}, "unaccounted"),
+        ({"account": ()}, "unaccounted"),
     ],
 )
 def test_who_keeps_what_is_gone_or_lacks_what_is_there_is_found(changes: dict[str, Any], fault: str) -> None:

@@ -114,6 +114,7 @@ CLEAN = Balance(
     told_query=0,
     told_producer=0,
     unreported=0,
+    unaccounted=0,
     duplicated=0,
     refused=3,
     consumer_differs=0,
@@ -138,6 +139,7 @@ def test_the_ledger_tells_of_all_that_it_counted() -> None:
         "to the consumer": 600,
         "reported to the producer": 600,
         "reported to nobody": 7,
+        "in the cluster's account of losses": 600,
     }
 
 
@@ -150,7 +152,8 @@ def test_the_ledger_tells_of_all_that_it_counted() -> None:
         *(
             {"ledger": TOLD._replace(**{fault: 1})}
             for fault in (
-                "unreported", "duplicated", "consumer_differs", "query_differs", "differing_replicas", "inexact",
+                "unreported", "unaccounted", "duplicated", "consumer_differs", "query_differs", "differing_replicas",
+                "inexact",
             )
         ),
         {"verdict": compare(BOOKS, changed(flights=1))},
