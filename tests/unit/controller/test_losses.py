@@ -33,6 +33,7 @@ from tidelog.metadata.records import (
     decode_record,
     encode_record,
 )
+from tidelog.wire.messages.losses import entry_of, loss_of
 
 NOW_MS = 1_700_000_000_000
 TOPIC = TopicId(UUID(int=7))
@@ -260,3 +261,10 @@ def test_a_snapshot_holds_it_and_takes_back_what_it_does_not_hold() -> None:
     for record in records_between(image, replace(image, losses={})):
         draft.apply(decode_record(encode_record(record)))
     assert draft.losses == {}
+
+
+def test_what_a_newer_release_says_is_taken_for_the_vaguest() -> None:
+    entry = entry_of(Loss("flights", *AT_4, LossCause.BY_SETTING, None, NOW_MS, (CUT,)))
+    entry.cause, entry.replicas[0].fate = 99, 99
+    loss = loss_of(entry)
+    assert (loss.cause, loss.replicas[0].fate) == (LossCause.FOUND, ReplicaFate.LEFT)

@@ -65,13 +65,13 @@ def entry_of(loss: Loss) -> LossEntry:
 
 
 def loss_of(entry: LossEntry) -> Loss:
-    """The inverse of `entry_of`."""
+    """The inverse of `entry_of`. What a newer release may say of a cause or a fate is taken for the vaguest one."""
     return Loss(
         entry.topic,
         TopicId(entry.topic_id),
         PartitionIndex(entry.partition_index),
         LeaderEpoch(entry.leader_epoch),
-        LossCause(entry.cause),
+        LossCause(entry.cause) if entry.cause in set(LossCause) else LossCause.FOUND,
         None if entry.leader_id < 0 else BrokerId(entry.leader_id),
         entry.opened_ms,
         tuple(replica_loss_of(one) for one in entry.replicas),
@@ -100,10 +100,10 @@ def replica_entry_of(replica: ReplicaLoss) -> ReplicaLossEntry:
 
 
 def replica_loss_of(entry: ReplicaLossEntry) -> ReplicaLoss:
-    """The inverse of `replica_entry_of`. Raises ValueError: a fate that is none."""
+    """The inverse of `replica_entry_of`; see `loss_of`."""
     return ReplicaLoss(
         BrokerId(entry.broker_id),
-        ReplicaFate(entry.fate),
+        ReplicaFate(entry.fate) if entry.fate in set(ReplicaFate) else ReplicaFate.LEFT,
         _offset(entry.end_offset),
         _offset(entry.cut_from),
         _offset(entry.high_watermark),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.base.errors import Code, KafkaError
+from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, TopicId
 from tidelog.base.losses import LossId
 from tidelog.controller import ControllerState, ToldLoss
@@ -23,16 +23,13 @@ if TYPE_CHECKING:
 
 async def handle(node: ControllerApi, request: TellLossesRequest, context: RequestContext) -> TellLossesResponse:
     del context
-    try:
-        told = [
-            ToldLoss(
-                LossId(TopicId(one.topic_id), PartitionIndex(one.partition_index), LeaderEpoch(one.leader_epoch)),
-                replica_loss_of(one.replica),
-            )
-            for one in request.losses
-        ]
-    except ValueError:
-        return TellLossesResponse(error_code=Code.INVALID_REQUEST)
+    told = [
+        ToldLoss(
+            LossId(TopicId(one.topic_id), PartitionIndex(one.partition_index), LeaderEpoch(one.leader_epoch)),
+            replica_loss_of(one.replica),
+        )
+        for one in request.losses
+    ]
     broker_id, broker_epoch = BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch)
 
     def decide(state: ControllerState, piece: list[ToldLoss]) -> Decision[tuple[()]]:
