@@ -27,7 +27,7 @@ INVARIANTS = {
     "AckedRecordsSurvive", "CommittedIsOnAMajority", "CommittedMetadataStays", "DeliveredStaysDeliverable",
     "EpochOffsetUnique", "ImagesAreEqual", "LeaderHasCommitted", "LeaderInIsr", "LineageTellsTheLog", "LogsArePrefixes",
     "MetadataNeverGoesBack", "NoSilentLoss", "OneLeaderPerEpoch", "OwnInvariant", "Progress",
-    "QuorumEpochNeverGoesBack", "StrongIsr", "VotesOnce", "WeakIsr",
+    "LossesAreAccounted", "QuorumEpochNeverGoesBack", "StrongIsr", "VotesOnce", "WeakIsr",
 }  # fmt: skip
 OF_AN_ADMINISTRATOR = {"MetadataIsLinear", "OwnWritesSeen", "StoppedMeansStopped"}
 OF_TRANSACTIONS = {

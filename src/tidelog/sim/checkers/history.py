@@ -13,7 +13,7 @@ What has outlived that, and is held again by as many in sync as a promise takes,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterator
 from typing import NamedTuple, Self
 
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
@@ -172,6 +172,11 @@ class PartitionHistory:
         """The record that must be at an offset; None where nothing must."""
         known = self.committed.get(offset)
         return None if known is None or known.number < self._ended else known.record
+
+    def ever_committed(self) -> Iterator[tuple[int, Record]]:
+        """All that any leader ever committed, promised or not, and where."""
+        yield from ((offset, promise.record) for offset, promise in sorted(self.committed.items()))
+        yield from sorted(self._forgone, key=lambda each: (each[0], each[1][0]))
 
     def was_committed(self, offset: int, record: Record | None) -> bool:
         """Whether a leader ever committed it there, promised or not."""

@@ -40,6 +40,8 @@ HEALED_SECONDS_MAX = 240.0
 """Of virtual time, in which everything must come to its end once nothing is in the way any more."""
 LEADERLESS_SECONDS_MAX = 3.0
 """So long an operator who may elect anybody waits for a leader."""
+TOLD_SECONDS_MAX = 60.0
+"""In which replicas that are in sync have told what they lost."""
 POLL_SECONDS = 0.1
 
 
@@ -211,6 +213,8 @@ class ClusterStory(Story):
         if await self._wait(self._unsettled, HEALED_SECONDS_MAX, "the end of all writing"):
             self.recorder.expect(True, "Progress", "")
             self.recorder.check_books()
+            await self._until_nobody_is_awaited()
+            self.recorder.check_account()
             if self._transactions is not None:
                 self._transactions.recorder.check_books()
         self._electing.cancel()
@@ -228,6 +232,13 @@ class ClusterStory(Story):
             text = waits_for()
         self.recorder.expect(text is None, "Progress", f"{seconds_max:.0f} s after {since} {text}")
         return text is None
+
+    async def _until_nobody_is_awaited(self) -> None:
+        """Whoever has something to tell of losses tells it a little later than it is in sync."""
+        for _ in range(round(TOLD_SECONDS_MAX / POLL_SECONDS)):
+            if self.recorder.awaited() is None:
+                break
+            await asyncio.sleep(POLL_SECONDS)
 
     def _not_serving(self) -> str | None:
         for node in self.nodes_by_id.values():

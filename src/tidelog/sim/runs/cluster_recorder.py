@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from tidelog.base.ids import BrokerId, Offset, PartitionIndex, TopicPartition
+from tidelog.base.losses import LossId
 from tidelog.base.ports import Buffer
 from tidelog.log.directory import parse_directory_name
 from tidelog.log.files.checkpoint import parse_partition_metadata
@@ -21,6 +22,7 @@ from tidelog.server.broker.broker import Broker
 from tidelog.server.node import Node
 from tidelog.sim.checkers.history import PartitionHistory, is_unclean
 from tidelog.sim.checkers.in_sync import LeaderInIsr
+from tidelog.sim.checkers.losses import LossesAreAccounted, SeenRecords, awaited, without_entry
 from tidelog.sim.checkers.metadata_log import BegunWrite, CheckedMetadataLog
 from tidelog.sim.checkers.metadata_reads import MetadataReads
 from tidelog.sim.checkers.partition import PartitionCheckers
@@ -65,6 +67,8 @@ class ClusterPartition(WatchedPartition):
         self.checkers = PartitionCheckers(self.history, made)
         self.unique = self.checkers.unique
         self.readers = NoSilentLoss(self.checkers.prefixes.before)
+        self.seen = SeenRecords()
+        self.cutting: set[BrokerId] = set()  # whose processes remove records since the last look
         self.is_rotten = False
         self.is_touched = True
         self.touched = set(nodes)
@@ -77,9 +81,20 @@ class ClusterPartition(WatchedPartition):
         if self.state is None:
             return None
         for node_id in sorted(self.touched):
-            self.stored[node_id].read()
+            stored = self.stored[node_id]
+            begin, before = stored.read()
+            now = stored.records[begin - stored.start_offset :]
+            self.seen.on_read(node_id, begin, before, now, is_cut=node_id in self.cutting)
         self.touched.clear()
+        self.cutting.clear()
         return partition_view(self.name, self.state, self._nodes, self.stored, latest)
+
+    def on_change(self, node_id: BrokerId, operation: str, path: str) -> None:
+        """The disk of a node is about to change, and the log perhaps with it."""
+        if not path.startswith(f"{LOGS}/{self.name}/"):
+            self.seen.on_notes_lost(node_id)  # the directory comes or goes
+        elif not operation.startswith("write") and hosted(self._nodes[node_id], self.name) is not None:
+            self.cutting.add(node_id)
 
     def to_be_read(self) -> Sequence[Record] | None:
         leader = self.leader()
@@ -159,6 +174,7 @@ class ClusterRecorder(ClientRecorder):
         self._by_directory: dict[str, ClusterPartition] = {}
         self._unwatched: dict[TopicPartition, PartitionHistory] = {}
         self._unclean: dict[TopicPartition, list[Offset]] = {}  # which metadata each election was
+        self._unclean_epochs: list[LossId] = []  # that were committed since the last look at the account
         self._doubted: set[TopicPartition] = set()
         self._powerless: set[BrokerId] = set()  # some time or other
         self._is_quorum_touched = True
@@ -232,6 +248,8 @@ class ClusterRecorder(ClientRecorder):
         self.before_end(node_id, without_power=True)
         self._quorum.on_log_lost(node_id)
         self._quorum.on_votes_lost(node_id)
+        for known in self._partitions.values():
+            known.seen.on_notes_lost(node_id)
 
     def before_metadata_lost(self, node_id: BrokerId, *, is_log_lost: bool, are_votes_lost: bool) -> None:
         """It has ended, and its metadata log, or what it voted, is about to go."""
@@ -256,6 +274,7 @@ class ClusterRecorder(ClientRecorder):
         """It has ended, and its log of one partition is about to go."""
         self.look_at_all()
         self._partitions[partition].history.on_power_lost(node_id)
+        self._partitions[partition].seen.on_notes_lost(node_id)
 
     def after_end(self, node_id: BrokerId) -> None:
         """Its process is gone, and its disk may be another than it was."""
@@ -375,6 +394,28 @@ class ClusterRecorder(ClientRecorder):
                     return f"{replica.called} has not what {leader.called} has, the leader of {partition}"
         return None
 
+    def awaited(self) -> str | None:
+        """Which entries of the account of losses await somebody; None for none."""
+        return "; ".join(awaited(self.latest)) or None
+
+    def check_account(self) -> None:
+        """All is healed: the account has what was lost, and nothing else."""
+        what = self.awaited()
+        self.expect(what is None, LossesAreAccounted.name, f"all is healed, and {what}")
+        for partition, known in self._partitions.items():
+            view = known.view(self.latest)
+            topic = self.latest.topic(partition.topic)
+            if view is None or topic is None:
+                continue
+            losses = [
+                loss
+                for loss in self.latest.losses.values()
+                if (loss.topic_id, loss.partition) == (topic.topic_id, partition.partition)
+            ]
+            self.facts["record that a loss names"] += sum(row.cut_count for loss in losses for row in loss.cut)
+            found = LossesAreAccounted(known.seen).check(view, known.history, losses)
+            self.note_of(partition, LossesAreAccounted.name, found)
+
     def _notice(self) -> None:
         """What the node that took the step says of itself may have changed without a change of any disk."""
         stepped = self._stepped()
@@ -433,10 +474,15 @@ class ClusterRecorder(ClientRecorder):
             self._on_metadata(self.metadata.image_at(offset))
         if self.metadata.end_offset > known_end_offset:
             self._check_leaders()
+            unclean, self._unclean_epochs = self._unclean_epochs, []
+            if unclean:
+                self.note([LossesAreAccounted.name], without_entry(self.latest, unclean))
 
     def _on_metadata(self, image: MetadataImage) -> None:
         """One record more is committed."""
         before, self.latest = self.latest, image
+        if image.topics_by_id is not before.topics_by_id:
+            self._note_unclean_epochs(before, image)
         for partition, known in self._partitions.items():
             state = image.partition(partition.topic, partition.partition)
             if state is not known.state:
@@ -446,6 +492,16 @@ class ClusterRecorder(ClientRecorder):
             was, state = (each.partition(partition.topic, partition.partition) for each in (before, image))
             if state is not was and self._on_state(partition, history, was, state):
                 self._on_doubted(partition)
+
+    def _note_unclean_epochs(self, before: MetadataImage, image: MetadataImage) -> None:
+        for topic_id, topic in image.topics_by_id.items():
+            was = before.topics_by_id.get(topic_id)
+            if topic is was:
+                continue
+            for number, state in enumerate(topic.partitions):
+                known = None if was is None or number >= len(was.partitions) else was.partitions[number].unclean_epoch
+                if state.unclean_epoch is not None and state.unclean_epoch != known:
+                    self._unclean_epochs.append(LossId(topic_id, PartitionIndex(number), state.unclean_epoch))
 
     def _on_state(
         self,
@@ -506,6 +562,7 @@ class ClusterRecorder(ClientRecorder):
         if known is not None and known.stored[node_id].on_change(operation, path):
             known.is_touched = True
             known.touched.add(node_id)
+            known.on_change(node_id, operation, path)
         elif directory == METADATA_NAME:
             self._is_quorum_touched = True
             if self._metadata_logs[node_id].on_change(operation, path):
