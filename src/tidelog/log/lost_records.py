@@ -141,10 +141,43 @@ def read_notes(disk: Disk, directory: str) -> list[tuple[LossId, ReplicaLoss]]:
     return notes
 
 
-def remove_notes(disk: Disk, directory: str, leader_epoch: LeaderEpoch) -> None:
-    """The account has what was noted for a loss. Raises DiskError."""
+def what_is_gone(log: Log, noted: ReplicaLoss) -> ReplicaLoss | None:
+    """What of a note holds: a process that ended between its note and its cut has kept the records.
+
+    A log that has the last of them has all. One that has the first lost the rest by itself, as by a loss of power,
+    unless it has others in their place, which a later leader had.
+
+    Returns:
+        The note without what is there; None where all is.
+    """
+    start, end = noted.cut_from, noted.end_offset
+    if start is None or end is None or noted.first_epoch is None or noted.last_epoch is None:
+        return noted
+    if not _has(log, start, noted.first_epoch):
+        return noted
+    if _has(log, Offset(end - 1), noted.last_epoch):
+        return None
+    return replace(noted, cut_from=log.log_end_offset) if log.log_end_offset < end else noted
+
+
+def _has(log: Log, offset: Offset, leader_epoch: LeaderEpoch) -> bool:
+    is_within = log.log_start_offset <= offset < log.log_end_offset
+    return is_within and log.lineage.epoch_at(offset) == leader_epoch
+
+
+def remove_notes(disk: Disk, directory: str, leader_epoch: LeaderEpoch, *, from_offset: Offset) -> None:
+    """The account has what was noted for a loss, from an offset on. Raises DiskError."""
     for name in _names(disk, directory, leader_epoch, NOTE_SUFFIX):
-        disk.remove(f"{directory}/{name}")
+        if _offset_of(name) >= from_offset:  # what is below was cut off since, and is to be told yet
+            disk.remove(f"{directory}/{name}")
+
+
+def remove_uncut(disk: Disk, directory: str, leader_epoch: LeaderEpoch, offset: Offset) -> None:
+    """What was noted at an offset was not cut off: remove the note, and the copy. Raises DiskError."""
+    for suffix in (NOTE_SUFFIX, LOST_SUFFIX):
+        for name in _names(disk, directory, leader_epoch, suffix):
+            if _offset_of(name) == offset:
+                disk.remove(f"{directory}/{name}")
 
 
 def kept_files(disk: Disk, directory: str, leader_epoch: LeaderEpoch) -> list[str]:
@@ -155,6 +188,10 @@ def kept_files(disk: Disk, directory: str, leader_epoch: LeaderEpoch) -> list[st
 def _names(disk: Disk, directory: str, leader_epoch: LeaderEpoch, suffix: str) -> list[str]:
     ending = f"-{leader_epoch}{suffix}"
     return sorted(name for name in disk.list(directory) if name.endswith(ending))
+
+
+def _offset_of(name: str) -> int:
+    return int(name.partition("-")[0])
 
 
 def _path(directory: str, start: Offset, leader_epoch: LeaderEpoch, suffix: str) -> str:

@@ -50,8 +50,8 @@ LEFT_BEHIND = (
 """Node 1 writes alone and ends; node 2 is elected without what that wrote, and node 1 returns, and cuts it off."""
 RETURNS_TWICE = (*LEFT_BEHIND, Fault("kill", 10_050, lasts_ms=100, broker=BrokerId(1)))
 """As that, and node 1 ends once more: after it cut its log, and before it told."""
-MOVED = (*LEFT_BEHIND, *(Fault("reassignment", 8_500 + 400 * turn, float(turn)) for turn in range(1, 4)))
-"""As that, and while node 1 is away its replicas are moved, perhaps to others."""
+MOVED = (*LEFT_BEHIND, *(Fault("reassignment", 8_600 + 400 * turn, float(turn)) for turn in range(1, 4)))
+"""As that, and partitions are moved while node 1 is away and its entry open."""
 BLACKOUTS = tuple(Fault("power loss of all", at_ms, lasts_ms=800) for at_ms in (1_500, 4_000))
 
 
@@ -138,12 +138,6 @@ PLANTED: Mapping[str, PlantedInAccounts] = {
         _attribute(FollowerDriver, "_log_truncation", _below_the_high_watermark),
         "no entry says so",
         RETURNS_TWICE,
-    ),
-    "who-left-is-awaited": PlantedInAccounts(
-        "A replica that is taken out of its partition is awaited on.",
-        _attribute(losses, "_without_who_left", lambda *_: {}),
-        "awaits",
-        MOVED,
     ),
     "never-closes": PlantedInAccounts(
         "Followers tell nothing while nothing was cut off.",

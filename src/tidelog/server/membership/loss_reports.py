@@ -19,7 +19,7 @@ from tidelog.base.errors import Code, DiskError, TidelogError
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 from tidelog.base.losses import LossId, ReplicaFate, ReplicaLoss
 from tidelog.base.ports import Disk, Executor, Rng
-from tidelog.log.lost_records import kept_files, read_notes, remove_notes
+from tidelog.log.lost_records import kept_files, read_notes, remove_notes, remove_uncut, what_is_gone
 from tidelog.metadata import MetadataDelta, MetadataImage
 from tidelog.net.backoff import Backoff
 from tidelog.server.broker.broker import Broker
@@ -163,13 +163,29 @@ class LossReports(BrokerListener):
         while self._unread:
             some = list(islice(self._unread, LOSSES_PER_REQUEST_MAX))
             self._unread.difference_update(some)
-            directories = {
-                found.log.directory
-                for loss_id in some
-                if (found := self._partition(loss_id)) is not None and loss_id not in self._notes.untold
-            }
+            directories = {found.log.directory for loss_id in some if (found := self._partition(loss_id)) is not None}
             for loss_id, row in await self._executor.run(partial(self._notes_in, directories)):
-                self._notes.note(loss_id, row)
+                partition = self._partition(loss_id)
+                gone = row if partition is None else what_is_gone(partition.log, row)
+                if gone is not None:
+                    self._notes.note(loss_id, gone)
+                elif partition is not None:
+                    await self._forget_uncut(partition, loss_id, row)
+
+    async def _forget_uncut(self, partition: Partition, loss_id: LossId, row: ReplicaLoss) -> None:
+        """What was noted is in the log yet. If it is to be cut off it is noted again; so the note has to go before."""
+        async with partition.log_lock:
+            if row.cut_from is not None and what_is_gone(partition.log, row) is None:
+                await self._executor.run(
+                    partial(self._remove_uncut, partition.log.directory, loss_id.leader_epoch, row.cut_from)
+                )
+
+    def _remove_uncut(self, directory: str, leader_epoch: LeaderEpoch, offset: Offset) -> None:
+        """On a thread. A note that stays is found again after the next start."""
+        try:
+            remove_uncut(self._disk, directory, leader_epoch, offset)
+        except DiskError as error:
+            logger.debug("a note of records that are there stays: %s", error)
 
     def _notes_in(self, directories: set[str]) -> list[tuple[LossId, ReplicaLoss]]:
         """On a thread. What cannot be read stays where it is."""
@@ -262,9 +278,10 @@ class LossReports(BrokerListener):
             del self._notes.untold[loss_id]
         self._told.update(loss_id for loss_id in rows if not self._is_shown(loss_id, rows[loss_id]))
         directories = [
-            (partition.log.directory, loss_id.leader_epoch)
+            (partition.log.directory, loss_id.leader_epoch, from_offset)
             for loss_id in noted
             if (partition := self._partition(loss_id)) is not None
+            and (from_offset := rows[loss_id].cut_from) is not None
         ]
         await self._executor.run(partial(self._remove_notes, directories))
         return True
@@ -274,11 +291,11 @@ class LossReports(BrokerListener):
         shown = None if loss is None else loss.replica(self._broker_id)
         return shown is not None and shown.fate is row.fate and shown.kept_size_bytes == row.kept_size_bytes
 
-    def _remove_notes(self, noted: list[tuple[str, LeaderEpoch]]) -> None:
+    def _remove_notes(self, noted: list[tuple[str, LeaderEpoch, Offset]]) -> None:
         """On a thread. One that stays is told again after the next start, which changes nothing."""
-        for directory, leader_epoch in noted:
+        for directory, leader_epoch, from_offset in noted:
             try:
-                remove_notes(self._disk, directory, leader_epoch)
+                remove_notes(self._disk, directory, leader_epoch, from_offset=from_offset)
             except DiskError as error:
                 logger.debug("a note of lost records stays: %s", error)
 

@@ -65,12 +65,17 @@ class LossNotes:
         return LossId(topic_id, partition, later[0] if later else unclean_epoch)
 
     def note(self, loss_id: LossId, replica: ReplicaLoss) -> None:
-        """Records were cut off. What is cut in several steps, from the end on, is one range."""
+        """Records were cut off. What is cut in several steps, from the end on, is one range.
+
+        What was cut before the process began may come last, for it is read from the disk.
+        """
         known = self.untold.get(loss_id)
         if known is None or known.cut_from is None or replica.cut_from is None:
             self.untold[loss_id] = replica
         elif replica.cut_from < known.cut_from:
             self.untold[loss_id] = joined(known, replica)
+        elif (replica.end_offset or 0) > (known.end_offset or 0):
+            self.untold[loss_id] = joined(replica, known)
 
 
 def joined(later: ReplicaLoss, earlier: ReplicaLoss) -> ReplicaLoss:

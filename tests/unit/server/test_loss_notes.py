@@ -1,0 +1,41 @@
+"""What a broker has to tell of losses: what was cut in steps is one range, in whatever order it becomes known."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId
+from tidelog.base.losses import LossId, ReplicaFate, ReplicaLoss
+from tidelog.server.replication.loss_notes import LossNotes
+
+LOSS = LossId(TopicId(UUID(int=7)), PartitionIndex(0), LeaderEpoch(9))
+
+
+def cut(start: int, end: int, epoch: int) -> ReplicaLoss:
+    epochs = LeaderEpoch(epoch), LeaderEpoch(epoch)
+    producers = (ProducerId(epoch),)
+    return ReplicaLoss(
+        BrokerId(1),
+        ReplicaFate.CUT,
+        Offset(end),
+        Offset(start),
+        None,
+        *epochs,
+        producer_ids=producers,
+        producer_count=1,
+        kept_size_bytes=end - start,
+    )
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (0, 1, 2, 0, 1, 2)])
+def test_what_is_cut_in_steps_is_one_range(order: tuple[int, ...]) -> None:
+    """What was cut before a crash is read from the disk, perhaps after more was cut."""
+    steps = [cut(30, 40, 7), cut(25, 30, 6), cut(20, 25, 5)]
+    notes = LossNotes()
+    for number in order:
+        notes.note(LOSS, steps[number])
+    row = notes.untold[LOSS]
+    assert (row.cut_from, row.end_offset, row.first_epoch, row.last_epoch) == (20, 40, 5, 7)
+    assert (sorted(row.producer_ids), row.producer_count, row.kept_size_bytes) == ([5, 6, 7], 3, 20)
