@@ -48,17 +48,28 @@ class LostTail:
 def keep_lost_tail(disk: Disk, log: Log, tail: LostTail) -> ReplicaLoss:
     """Keep the batches, and a note of them. To be called before the log is cut, on the thread that has it for itself.
 
-    A disk that has no room keeps nothing, and no note: the log is cut all the same, and the note lives in memory.
+    The note is small: where there is no room for the batches there may be for the note alone. Where there is none for
+    that either, the log is cut all the same, and the note lives in memory.
 
     Returns:
         What is known of them now.
     """
-    try:
-        replica = _copied(disk, log, tail)
-        _write_note(disk, log.directory, tail.loss_id, replica)
-    except DiskError:
-        return tail.replica
-    return replica
+    for kept in (_copied, _uncopied):
+        try:
+            replica = kept(disk, log, tail)
+            _write_note(disk, log.directory, tail.loss_id, replica)
+        except DiskError:
+            continue
+        return replica
+    return tail.replica
+
+
+def _uncopied(disk: Disk, log: Log, tail: LostTail) -> ReplicaLoss:
+    assert tail.replica.cut_from is not None
+    path = _path(log.directory, tail.replica.cut_from, tail.loss_id.leader_epoch, LOST_SUFFIX)
+    if disk.exists(path):
+        disk.remove(path)
+    return tail.replica
 
 
 def _copied(disk: Disk, log: Log, tail: LostTail) -> ReplicaLoss:

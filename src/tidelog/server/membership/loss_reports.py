@@ -90,6 +90,7 @@ class LossReports(BrokerListener):
         """See `BrokerListener`."""
         us = image.brokers.get(self._broker_id)
         if us is None or us.broker_epoch != self._broker_epoch():
+            self._has_looked = False  # what changes meanwhile is looked at with all else
             return  # nothing here is this incarnation's yet
         if not self._has_looked:
             self._has_looked = True
