@@ -19,7 +19,6 @@ What must hold once all is healed, for each partition; `there` is the log of its
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import count
 
 from tidelog.base.ids import BrokerId, LeaderEpoch
 from tidelog.base.losses import Loss, LossId, ReplicaFate, ReplicaLoss
@@ -37,7 +36,7 @@ class SeenRecords:
     """
 
     def __init__(self) -> None:
-        self._had: dict[BrokerId, set[tuple[int, LeaderEpoch]]] = {}
+        self._had: dict[BrokerId, dict[int, set[LeaderEpoch]]] = {}
         self._gone: dict[BrokerId, set[tuple[int, LeaderEpoch]]] = {}
         self._cut: dict[BrokerId, set[tuple[int, LeaderEpoch]]] = {}
 
@@ -51,8 +50,11 @@ class SeenRecords:
             now: those that are.
             is_cut: whether its process removed the former while it served the log.
         """
-        gone = {(offset, record[0]) for offset, record in zip(count(begin), before, strict=False)}
-        self._had.setdefault(broker, set()).update(gone, zip(count(begin), (record[0] for record in now), strict=False))
+        had = self._had.setdefault(broker, {})
+        for records in (before, now):
+            for offset, record in enumerate(records, begin):
+                had.setdefault(offset, set()).add(record[0])
+        gone = {(offset, record[0]) for offset, record in enumerate(before, begin)}
         self._gone.setdefault(broker, set()).update(gone)
         if is_cut:
             self._cut.setdefault(broker, set()).update(gone)
@@ -67,7 +69,8 @@ class SeenRecords:
 
     def had(self, broker: BrokerId, offset: int, row: ReplicaLoss) -> list[LeaderEpoch]:
         """The epochs of a row, in which a replica once had a record at an offset."""
-        return sorted(epoch for at, epoch in self._had.get(broker, ()) if at == offset and _covers(row, offset, epoch))
+        epochs = self._had.get(broker, {}).get(offset, ())
+        return sorted(epoch for epoch in epochs if _covers(row, offset, epoch))
 
     def has_lost(self, broker: BrokerId, offset: int, epoch: LeaderEpoch) -> bool:
         """Whether a record was removed there, one way or another, if only for a while."""
