@@ -8,13 +8,19 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, TopicId
-from tidelog.base.losses import Loss, LossCause, ReplicaLoss
+from support.fixtures.logs import DIRECTORY, append, open_log
+from support.fixtures.waiting import until
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId
+from tidelog.base.losses import Loss, LossCause, ReplicaFate, ReplicaLoss
+from tidelog.io.executor import InlineExecutor
 from tidelog.io.rng import SystemRng
+from tidelog.log.lost_records import LostTail, keep_lost_tail, read_notes
 from tidelog.metadata import BrokerImage, MetadataDelta, MetadataImage
 from tidelog.server.membership.loss_reports import LossReports
 from tidelog.server.replication.loss_notes import LossNotes
 from tidelog.server.tasks import Tasks
+from tidelog.sim.world.disk import SimulatedDisk
+from tidelog.wire.messages.api_10002_tell_losses import TellLossesRequest, TellLossesResponse
 
 US = BrokerId(1)
 TOPIC = TopicId(UUID(int=7))
@@ -25,21 +31,45 @@ def entry(partition: int) -> Loss:
     return Loss(*where, LossCause.BY_OPERATOR, US, 0, (ReplicaLoss(US),))
 
 
+def cut(start: int) -> ReplicaLoss:
+    """One record."""
+    return ReplicaLoss(US, ReplicaFate.CUT, Offset(start + 1), Offset(start), None, LeaderEpoch(1), LeaderEpoch(1))
+
+
 class Reporting:
-    """A broker that is told of metadata, and has no controller to tell anything."""
+    """A broker with one partition, that is told of metadata, and tells a controller that agrees."""
 
     def __init__(self) -> None:
         self.notes = LossNotes()
         self.broker_epoch = BrokerEpoch(30)
         self.image = MetadataImage.empty()
         self.tasks = Tasks("broker")
+        self.disk = SimulatedDisk()
+        self.log = open_log(self.disk)
+        self.told: list[TellLossesRequest] = []
+        topic = SimpleNamespace(name="flights")
+        role = SimpleNamespace(leader_epoch=LeaderEpoch(4), leader_replica=self)  # it leads, so all is cut off
         broker: Any = SimpleNamespace(
-            broker_id=US, replication=SimpleNamespace(loss_notes=self.notes), add_listener=lambda _: None
+            broker_id=US,
+            replication=SimpleNamespace(loss_notes=self.notes),
+            add_listener=lambda _: None,
+            newest_image=SimpleNamespace(topic_by_id=lambda _: topic, losses={}),
+            replica_of=lambda _: SimpleNamespace(log=self.log, log_lock=asyncio.Lock(), role=role),
         )
-        unused: Any = None
+        channel: Any = SimpleNamespace(request=self._request)
         self.reports = LossReports(
-            broker, lambda: self.broker_epoch, unused, disk=unused, executor=unused, rng=SystemRng(), tasks=self.tasks
+            broker,
+            lambda: self.broker_epoch,
+            channel,
+            disk=self.disk,
+            executor=InlineExecutor(),
+            rng=SystemRng(),
+            tasks=self.tasks,
         )
+
+    async def _request(self, request: TellLossesRequest, *_: object, **__: object) -> TellLossesResponse:
+        self.told.append(request)
+        return TellLossesResponse()
 
     def learn(self, registered_at: int, *losses: Loss) -> None:
         registered: Any = SimpleNamespace(broker_epoch=BrokerEpoch(registered_at))
@@ -62,6 +92,30 @@ def test_what_is_opened_while_a_broker_registers_again_awaits_it_all_the_same() 
         reporting.broker_epoch = BrokerEpoch(31)
         reporting.learn(31, entry(2))
         assert set(reporting.notes.awaited) == {(TOPIC, 0), (TOPIC, 1), (TOPIC, 2)}
+        await reporting.tasks.end()
+
+    asyncio.run(story())
+
+
+def test_what_was_cut_off_before_a_crash_is_told_with_what_was_cut_off_since() -> None:
+    """The first step is noted on disk alone; the second one was made before anybody looked there."""
+
+    async def story() -> None:
+        reporting = Reporting()
+        for value in ("m0", "m1", "m2"):
+            append(reporting.log, value, epoch=1)
+        loss = entry(0)
+        first, second = (
+            keep_lost_tail(reporting.disk, reporting.log, LostTail(loss.id, cut(start), 1 << 20)) for start in (2, 1)
+        )
+        assert first.cut_from == 2
+        reporting.log.truncate_to(Offset(1))
+        reporting.notes.note(loss.id, second)
+        reporting.learn(30, loss)
+        await until(lambda: bool(reporting.told))
+        (told,) = reporting.told[0].losses
+        assert (told.replica.cut_from, told.replica.end_offset) == (1, 3)
+        await until(lambda: read_notes(reporting.disk, DIRECTORY) == [])
         await reporting.tasks.end()
 
     asyncio.run(story())
