@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from support.fixtures.waiting import wait_until
 from support.nodes.cli import rows, tidelog
 from support.nodes.cluster import Cluster
 from support.nodes.node import NodeProcess
+from tidelog.base.errors import TidelogError
 
 
 def test_partitions_are_filtered_by_their_state(shared_node: NodeProcess) -> None:
@@ -106,13 +109,19 @@ def test_what_nobody_alive_holds_cannot_be_elected(cluster: Cluster) -> None:
     partition = next(one.partition for one in cluster.describe("cli-lost") if one.leader == node.node_id)
     node.kill()
     other = cluster.running[0]
-    wait_until(
-        lambda: cluster.describe("cli-lost", through=other)[partition].leader is None, "nobody leads it", seconds=60
-    )
+
+    def is_led_by_nobody() -> bool:
+        with suppress(TidelogError):  # it may not have heard of the topic yet
+            return cluster.describe("cli-lost", through=other)[partition].leader is None
+        return False
+
+    wait_until(is_led_by_nobody, "nobody leads it", seconds=60)
     [offline] = rows(tidelog(cluster, "topics", "describe", "--offline", "-o", "json"))
     assert (offline["topic"], offline["partition"]) == ("cli-lost", partition)
     arguments = ("elect", "--type", "unclean", "--topic", "cli-lost", "--partition", str(partition))
-    assert "ELIGIBLE_LEADERS_NOT_AVAILABLE" in tidelog(cluster, *arguments, status=1)
+    unasked = tidelog(cluster, *arguments, status=2)
+    assert "say --yes to elect" in unasked
+    assert "ELIGIBLE_LEADERS_NOT_AVAILABLE" in tidelog(cluster, *arguments, "--yes", status=1)
     tidelog(cluster, "cluster", "unregister", "--broker", str(node.node_id))
     brokers = rows(tidelog(cluster, "cluster", "describe", "-o", "json"))
     assert node.node_id not in [row["broker"] for row in brokers]

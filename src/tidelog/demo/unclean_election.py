@@ -168,7 +168,7 @@ class UncleanElectionAct:
 
     def _elect(self, cast: Cast) -> None:
         name = partition_of(cast.partition)
-        command = ("elect", "--type", "unclean", "--topic", ledger.TOPIC, "--partition", str(cast.partition))
+        command = ("elect", "--type", "unclean", "--yes", "--topic", ledger.TOPIC, "--partition", str(cast.partition))
         self._say(f"the operator types: {as_typed(*command, '--bootstrap', self._cluster.bootstrap)}")
         run_command(*command, "--bootstrap", self._cluster.bootstrap)
         self._wait(cast, lambda of: of.leader == cast.stale, f"node {cast.stale} leads")

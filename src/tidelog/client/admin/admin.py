@@ -29,6 +29,7 @@ from tidelog.client.admin.descriptions import (
     TopicDescription,
     TopicListing,
 )
+from tidelog.client.admin.election_preview import ElectionPreview
 from tidelog.client.admin.group_descriptions import GroupDescription, GroupListing, ShareGroupOffset
 from tidelog.client.admin.log_dirs import LogDirDescription
 from tidelog.client.admin.loss_administration import LossAccount, LossReaders
@@ -198,6 +199,21 @@ class Admin(TransactionAdmin):
             UnknownTopicError: there is no such partition.
         """
         return self._thread.run(self._async.describe_lineages(partitions))
+
+    def preview_unclean_election(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, ElectionPreview]:
+        """What an unclean election would do: who would lead, what would be lost, and which groups have read that.
+
+        Asks every replica, and every group that answers within `default_api_timeout_ms`. What is not known is said.
+
+        Args:
+            partitions: which; None for all. Only those without a leader are returned.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+        """
+        return self._thread.run(self._async.preview_unclean_election(partitions))
 
     def describe_losses(self, topics: Iterable[str] | None = None, *, open_only: bool = False) -> LossAccount:
         """The account of losses: what may be lost since a leader lacked what was committed, and what is.

@@ -8,10 +8,12 @@ from tidelog.base.errors import KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.base.losses import Loss, LossId
 from tidelog.client.admin.cluster_descriptions import PartitionLineages
+from tidelog.client.admin.election_preview import ElectionPreview
 from tidelog.client.admin.group_administration import GroupAdministration
 from tidelog.client.admin.log_dir_administration import LogDirAdministration
 from tidelog.client.admin.log_dirs import LogDirDescription
 from tidelog.client.admin.loss_administration import LossAccount, LossAdministration, LossReaders
+from tidelog.client.admin.preview_administration import PreviewAdministration
 from tidelog.client.admin.reassignment import PartitionReassignment, ReassignmentOutcome
 from tidelog.client.admin.reassignment_administration import ReassignmentAdministration
 from tidelog.client.admin.replica_administration import ReplicaAdministration
@@ -32,6 +34,25 @@ class AsyncReplicaAdmin:
             UnknownTopicError: there is no such partition.
         """
         return await self._of_replicas().describe_lineages(partitions)
+
+    async def preview_unclean_election(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, ElectionPreview]:
+        """What an unclean election would do: who would lead, what would be lost, and which groups have read that.
+
+        Asks every replica, and every group that answers within `default_api_timeout_ms`. What is not known is said.
+
+        Args:
+            partitions: which; None for all. Only those without a leader are returned.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+        """
+        groups = GroupAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)
+        preview = PreviewAdministration(
+            self._cluster, self._of_replicas(), groups, timeout_ms=self._config.default_api_timeout_ms
+        )
+        return await preview.preview(partitions)
 
     async def describe_losses(self, topics: Iterable[str] | None = None, *, open_only: bool = False) -> LossAccount:
         """The account of losses: what may be lost since a leader lacked what was committed, and what is.
