@@ -32,6 +32,7 @@ COMMANDS: dict[str, str | dict[str, str]] = {
     "losses": {
         "list": "tidelog.cli.losses:ListLosses",
         "describe": "tidelog.cli.losses:DescribeLoss",
+        "export": "tidelog.cli.losses:ExportLoss",
         "acknowledge": "tidelog.cli.losses:AcknowledgeLosses",
     },
     "transactions": {

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import click
+
+from tidelog.base.errors import TidelogError
 from tidelog.base.losses import LossCause, ReplicaFate
 from tidelog.cli.command import (
     UsageError,
@@ -18,12 +24,16 @@ from tidelog.cli.command import (
     timeout_option,
 )
 from tidelog.cli.output import Row, Rows, Section, Sections
+from tidelog.cli.produce import UNACKNOWLEDGED_RECORDS_MAX, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tidelog.base.losses import Loss, ReplicaLoss
     from tidelog.client.admin.loss_administration import LossReaders
+    from tidelog.client.admin.lost_records import LostRecord
+    from tidelog.client.core.values import RecordMetadata
+    from tidelog.client.futures import Future
 
 CAUSES = {
     LossCause.BY_SETTING: "unclean election (setting)",
@@ -108,6 +118,118 @@ class DescribeLoss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExportLoss:
+    """Give back the records of a LOSS, from the broker that keeps most of them: to a file, as JSON, or into a topic.
+
+    `--to FILE` writes an Arrow file (the IPC format), which pandas, DuckDB and Spark read. `--json` prints an object a
+    line. `--topic TOPIC` produces them there, with their keys, headers and timestamps; the partition follows from the
+    key. `--same-topic` allows the topic that lost them, and writes to the partition that lost them: READERS THAT HAD
+    READ THEM BEFORE READ THEM AGAIN.
+
+    Control records are left out. Records of transactions are given back whether or not they were committed.
+
+    Examples:
+
+        tidelog losses export orders-3@17 --to lost-orders.arrow
+        tidelog losses export orders-3@17 --broker 2 --json
+        tidelog losses export orders-3@17 --topic orders-lost
+    """
+
+    loss: str = argument(metavar="LOSS")
+    broker: int | None = option(
+        "--broker",
+        type=click.IntRange(min=0),
+        default=None,
+        metavar="N",
+        help="Whose records; else of the one that keeps most.",
+    )
+    to: str | None = option("--to", default=None, metavar="FILE", help="Write an Arrow file, which must not exist yet.")
+    json: bool = option("--json", is_flag=True, help="Print the records, one JSON object a line.")
+    topic: str | None = option("--topic", default=None, metavar="TOPIC", help="Produce the records into this topic.")
+    same_topic: bool = option("--same-topic", is_flag=True, help="Allow --topic to name the topic that lost them.")
+    bootstrap: str = bootstrap_option()
+    timeout: float = timeout_option()
+    output: str = output_option()
+    log_level: str = log_level_option()
+
+    def __post_init__(self) -> None:
+        if self.json:
+            object.__setattr__(self, "output", "json")
+
+    def run(self) -> Rows:
+        if (self.to is not None) + self.json + (self.topic is not None) != 1:
+            raise UsageError("say where to: one of --to FILE, --json and --topic TOPIC")
+        names = _topics([self.loss])
+        if self.topic in names and not self.same_topic:
+            raise UsageError(
+                f"--topic {self.topic} is the topic that lost them, whose readers would read some of them twice: name "
+                "another one, or say --same-topic"
+            )
+        if self.to is not None and os.path.exists(self.to):
+            raise UsageError(f"--to {self.to}: this file is there already; name another one, or remove it")
+        return Rows(self._rows(names))
+
+    def _rows(self, names: Sequence[str]) -> Iterator[Row]:
+        """The records; or what became of them, once it is done."""
+        with open_admin(self.bootstrap, self.timeout, self.log_level) as admin:
+            loss = _named(admin.describe_losses(names).losses, [self.loss])[-1]
+            records = admin.read_lost_records(loss, broker_id=self.broker)
+            if self.json:
+                yield from map(_record_row, records)
+                return
+            count = self._write(records) if self.to is not None else self._produce(records, loss)
+        yield {"loss": loss.name, "records": count, "to": self.to or self.topic}
+
+    def _write(self, records: Iterator[LostRecord]) -> int:
+        """The file is there once it is whole."""
+        from tidelog.client.arrow import write_lost_records
+
+        assert self.to is not None
+        unfinished = f"{self.to}.unfinished"
+        try:
+            count = write_lost_records(records, unfinished)
+            os.rename(unfinished, self.to)
+        finally:
+            with suppress(FileNotFoundError):
+                os.remove(unfinished)
+        return count
+
+    def _produce(self, records: Iterator[LostRecord], loss: Loss) -> int:
+        from tidelog import Producer
+
+        assert self.topic is not None
+        tally = Tally()
+        partition = loss.partition if self.topic == loss.topic else None
+        producer = Producer(
+            self.bootstrap, acks="all", max_block_ms=round(self.timeout * 1_000), client_id="tidelog-losses"
+        )
+        with producer:
+            sent: deque[Future[RecordMetadata]] = deque()
+            for record in records:
+                timestamp_ms = record.timestamp if record.timestamp >= 0 else None
+                sent.append(
+                    producer.send(
+                        self.topic,
+                        record.value,
+                        record.key,
+                        partition=partition,
+                        timestamp_ms=timestamp_ms,
+                        headers=record.headers,
+                    )
+                )
+                while sent and (len(sent) > UNACKNOWLEDGED_RECORDS_MAX or sent[0].done()):
+                    tally.add(sent.popleft())
+            for each in sent:
+                tally.add(each)
+        count = sum(each.records for each in tally.partitions.values())
+        if tally.failed:
+            all_count = tally.failed + count
+            said = f"{tally.failed} of {all_count} records were not written to {self.topic}: {tally.first_error}"
+            raise TidelogError(said)
+        return count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AcknowledgeLosses:
     """Note in entries of the account that they are dealt with: those LOSSes that are named, or all.
 
@@ -139,6 +261,10 @@ class AcknowledgeLosses:
             admin.acknowledge_losses(found, note=self.note)
         rows: list[Row] = [{"loss": loss.name, "outcome": "acknowledged"} for loss in found]
         return Rows(rows, nothing="nothing to acknowledge")
+
+
+def _record_row(record: LostRecord) -> Row:
+    return {**record._asdict(), "headers": [{"key": key, "value": value} for key, value in record.headers]}
 
 
 def _topics(names: Sequence[str]) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import MissingExtraError
 from tidelog.client.core.values import FetchedBatches
@@ -15,6 +16,9 @@ try:
     import pyarrow.compute as pc
 except ImportError:
     raise MissingExtraError("Arrow in and out", "spark") from None
+
+if TYPE_CHECKING:
+    from tidelog.client.admin.lost_records import LostRecord
 
 TIMESTAMP = pa.timestamp("ms", tz="UTC")
 HEADERS = pa.list_(
@@ -94,6 +98,28 @@ class ArrowReader:
         if name == "leader_epoch" and buffers.row_count and pc.min(array).as_py() < 0:
             return pc.if_else(pc.less(array, 0), pa.scalar(None, pa.int32()), array)
         return array
+
+
+LOST_COLUMNS = {"broker_id": pa.int32(), **COLUMNS, "timestamp_type": pa.string(), "producer_id": pa.int64()}
+"""What lost records are written as: the fields of `LostRecord`."""
+_ROWS_AT_ONCE = 10_000
+
+
+def write_lost_records(records: Iterable[LostRecord], path: str) -> int:
+    """Write an Arrow file (the IPC format) of records. Returns how many there were."""
+    schema = pa.schema([pa.field(name, kind) for name, kind in LOST_COLUMNS.items()])
+    rows, count = iter(records), 0
+    with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, schema) as writer:
+        while some := list(islice(rows, _ROWS_AT_ONCE)):
+            writer.write_batch(pa.RecordBatch.from_pylist([_lost_row(one) for one in some], schema=schema))
+            count += len(some)
+    return count
+
+
+def _lost_row(record: LostRecord) -> dict[str, Any]:
+    headers = [{"key": key, "value": value} for key, value in record.headers]
+    timestamp = record.timestamp if record.timestamp >= 0 else None
+    return {**record._asdict(), "headers": headers, "timestamp": timestamp}
 
 
 def column_of(name: str, kind: Any, buffers: ColumnBuffers) -> Any:

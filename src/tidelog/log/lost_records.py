@@ -14,13 +14,14 @@ Kafka: none; there they are gone.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from tidelog.base.errors import CorruptLogError, DiskError, KafkaError, MalformedMessageError
+from tidelog.base.errors import CorruptLogError, DiskError, KafkaError, MalformedBatchError, MalformedMessageError
 from tidelog.base.ids import LeaderEpoch, Offset, ProducerId
 from tidelog.base.losses import PRODUCERS_MAX, LossId, ReplicaLoss
-from tidelog.base.ports import Disk
+from tidelog.base.ports import Disk, File
 from tidelog.log.log import Log
-from tidelog.records import split_whole_batches
+from tidelog.records import BATCH_OVERHEAD, read_header, split_whole_batches
 from tidelog.wire import decode, encode
 from tidelog.wire.messages.api_10002_tell_losses import LossToTell, TellLossesRequest
 from tidelog.wire.messages.losses import replica_entry_of, replica_loss_of
@@ -194,6 +195,63 @@ def remove_uncut(disk: Disk, directory: str, leader_epoch: LeaderEpoch, offset: 
 def kept_files(disk: Disk, directory: str, leader_epoch: LeaderEpoch) -> list[str]:
     """The files with what was cut off for a loss, by offset. Raises DiskError."""
     return [f"{directory}/{name}" for name in _names(disk, directory, leader_epoch, LOST_SUFFIX)]
+
+
+class KeptPage(NamedTuple):
+    """Some of what is kept of a loss.
+
+    Attributes:
+        data: whole batches; empty at the end.
+        size_bytes: of all that is kept of it.
+    """
+
+    data: bytes
+    size_bytes: int
+
+
+def read_kept(
+    disk: Disk, directory: str, leader_epoch: LeaderEpoch, position: int, size_bytes_max: int
+) -> KeptPage | None:
+    """A page of what was cut off for a loss: its files one after the other, by offset. To be called on a thread.
+
+    Args:
+        position: where a batch starts, in bytes.
+        size_bytes_max: of the page, unless its first batch alone is larger.
+
+    Returns:
+        None where nothing is kept.
+
+    Raises:
+        CorruptLogError: no batch starts there, or it is damaged.
+        DiskError: it cannot be read.
+    """
+    paths = kept_files(disk, directory, leader_epoch)
+    data, size_bytes = b"", 0
+    for path in paths:
+        file = disk.open(path)
+        try:
+            start, size = position - size_bytes, file.size()
+            size_bytes += size
+            if not data and 0 <= start < size:
+                data = _whole_batches(file, start, size_bytes_max)
+        finally:
+            file.close()
+    return KeptPage(data, size_bytes) if paths else None
+
+
+def _whole_batches(file: File, start: int, size_bytes_max: int) -> bytes:
+    size = size_bytes_max
+    for _ in range(2):
+        data = file.read_at(start, size)
+        try:
+            batches = split_whole_batches(data)
+            if batches:
+                at, last = batches[-1]
+                return data[: at + last.size_bytes]
+            size = max(size, read_header(file.read_at(start, BATCH_OVERHEAD)).size_bytes)  # one that is larger
+        except MalformedBatchError as error:
+            raise CorruptLogError(f"{file.path}: at byte {start}: {error}") from None
+    raise CorruptLogError(f"{file.path}: the batch at byte {start} is cut short")
 
 
 def _names(disk: Disk, directory: str, leader_epoch: LeaderEpoch, suffix: str) -> list[str]:

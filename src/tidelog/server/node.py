@@ -580,10 +580,12 @@ class Node:
             self.broker,
             lambda: self.broker_epoch,
             channel,
+            clock=self.clock,
             disk=self._disk,
             executor=self._executor,
             rng=self.rng,
             tasks=self.broker.tasks,
+            retention_check_interval_ms=self.config.retention_check_interval_ms,
         )
 
     def _controller_settings(self) -> ControllerSettings:

@@ -108,6 +108,7 @@ class ApiKey(IntEnum):
     DESCRIBE_LOSSES = 10_000
     ACKNOWLEDGE_LOSSES = 10_001
     TELL_LOSSES = 10_002
+    FETCH_LOST_RECORDS = 10_003
     DESCRIBE_TOLD_READERS = 10_004
 
 
@@ -259,6 +260,7 @@ APIS: dict[int, Api] = {
         Api(ApiKey.DESCRIBE_LOSSES, "DescribeLosses", 0, 0, 0),
         Api(ApiKey.ACKNOWLEDGE_LOSSES, "AcknowledgeLosses", 0, 0, 0),
         Api(ApiKey.TELL_LOSSES, "TellLosses", 0, 0, 0),
+        Api(ApiKey.FETCH_LOST_RECORDS, "FetchLostRecords", 0, 0, 0),
         Api(ApiKey.DESCRIBE_TOLD_READERS, "DescribeToldReaders", 0, 0, 0),
     )
 }

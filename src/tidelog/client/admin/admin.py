@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Literal, Unpack
 
@@ -32,7 +32,8 @@ from tidelog.client.admin.descriptions import (
 from tidelog.client.admin.election_preview import ElectionPreview
 from tidelog.client.admin.group_descriptions import GroupDescription, GroupListing, ShareGroupOffset
 from tidelog.client.admin.log_dirs import LogDirDescription
-from tidelog.client.admin.loss_administration import LossAccount, LossReaders
+from tidelog.client.admin.loss_administration import LossAccount, LossReaders, keeper_of
+from tidelog.client.admin.lost_records import LostRecord, end_of, lost_records
 from tidelog.client.admin.reassignment import PartitionReassignment, ReassignmentOutcome
 from tidelog.client.admin.transaction_admin import TransactionAdmin
 from tidelog.client.cluster import World
@@ -248,6 +249,26 @@ class Admin(TransactionAdmin):
             KafkaError: INVALID_REQUEST: the account has no such entry, or the note is too long.
         """
         self._thread.run(self._async.acknowledge_losses(losses, note=note))
+
+    def read_lost_records(self, loss: Loss, *, broker_id: int | None = None) -> Iterator[LostRecord]:
+        """The records that a replica cut off, in the order of their offsets, as its broker kept them.
+
+        They are fetched and decoded while the loop goes on, a MiB at a time.
+
+        Args:
+            loss: as `describe_losses` returned it.
+            broker_id: whose replica's; None for the broker that keeps most of it.
+
+        Raises:
+            KafkaError: RESOURCE_NOT_FOUND; they are not kept, or not any more.
+            MalformedBatchError: what was kept is damaged.
+            UnsupportedVersionError: the broker does not hand them back.
+        """
+        keeper, losses = keeper_of(loss, broker_id), self._async._of_losses()
+        position = next_offset = 0
+        while len(page := self._thread.run(losses.fetch_lost(loss, keeper, position))):
+            yield from lost_records(loss, keeper, page, next_offset)
+            position, next_offset = position + len(page), max(next_offset, end_of(page))
 
     def alter_partition_reassignments(
         self,

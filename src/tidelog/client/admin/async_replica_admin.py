@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import TopicPartition
@@ -12,7 +12,8 @@ from tidelog.client.admin.election_preview import ElectionPreview
 from tidelog.client.admin.group_administration import GroupAdministration
 from tidelog.client.admin.log_dir_administration import LogDirAdministration
 from tidelog.client.admin.log_dirs import LogDirDescription
-from tidelog.client.admin.loss_administration import LossAccount, LossAdministration, LossReaders
+from tidelog.client.admin.loss_administration import LossAccount, LossAdministration, LossReaders, keeper_of
+from tidelog.client.admin.lost_records import LostRecord, end_of, lost_records
 from tidelog.client.admin.preview_administration import PreviewAdministration
 from tidelog.client.admin.reassignment import PartitionReassignment, ReassignmentOutcome
 from tidelog.client.admin.reassignment_administration import ReassignmentAdministration
@@ -87,6 +88,27 @@ class AsyncReplicaAdmin:
             KafkaError: INVALID_REQUEST: the account has no such entry, or the note is too long.
         """
         await self._of_losses().acknowledge(list(losses), note)
+
+    async def read_lost_records(self, loss: Loss, *, broker_id: int | None = None) -> AsyncIterator[LostRecord]:
+        """The records that a replica cut off, in the order of their offsets, as its broker kept them.
+
+        They are fetched and decoded while the loop goes on, a MiB at a time.
+
+        Args:
+            loss: as `describe_losses` returned it.
+            broker_id: whose replica's; None for the broker that keeps most of it.
+
+        Raises:
+            KafkaError: RESOURCE_NOT_FOUND; they are not kept, or not any more.
+            MalformedBatchError: what was kept is damaged.
+            UnsupportedVersionError: the broker does not hand them back.
+        """
+        keeper, losses = keeper_of(loss, broker_id), self._of_losses()
+        position = next_offset = 0
+        while len(page := await losses.fetch_lost(loss, keeper, position)):
+            for record in lost_records(loss, keeper, page, next_offset):
+                yield record
+            position, next_offset = position + len(page), max(next_offset, end_of(page))
 
     async def alter_partition_reassignments(
         self,

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
-from tidelog.base.errors import UnsupportedVersionError
+from tidelog.base.errors import Code, KafkaError, UnsupportedVersionError
 from tidelog.base.ids import BrokerId, TopicId, TopicPartition
 from tidelog.base.losses import Loss, LossId
+from tidelog.base.ports import Buffer
 from tidelog.client.admin.group_administration import GroupAdministration
 from tidelog.client.cluster import Cluster
 from tidelog.client.core.loss_standings import GroupStanding, standing_of
@@ -21,6 +22,7 @@ from tidelog.wire.messages.api_10001_acknowledge_losses import (
     AcknowledgeLossesResponse,
     LossToAcknowledge,
 )
+from tidelog.wire.messages.api_10003_fetch_lost_records import FetchLostRecordsRequest, FetchLostRecordsResponse
 from tidelog.wire.messages.api_10004_describe_told_readers import (
     DescribeToldReadersRequest,
     DescribeToldReadersResponse,
@@ -82,6 +84,24 @@ class LossReaders(NamedTuple):
 
     groups: tuple[GroupStanding, ...]
     told: tuple[ToldReader, ...]
+
+
+def keeper_of(loss: Loss, broker_id: int | None) -> BrokerId:
+    """The broker to ask for lost records: the one that is named, else the one that keeps most.
+
+    Raises:
+        KafkaError: RESOURCE_NOT_FOUND; no broker keeps any, as far as the entry says.
+    """
+    if broker_id is not None:
+        return BrokerId(broker_id)
+    most = max(loss.cut, key=lambda one: one.kept_size_bytes, default=None)
+    if most is None or not most.kept_size_bytes:
+        raise KafkaError(
+            f"no broker keeps records of loss {loss.name}: none were cut off yet, or they were removed by retention.ms "
+            "or by losses.kept.bytes",
+            code=Code.RESOURCE_NOT_FOUND,
+        )
+    return most.broker_id
 
 
 class LossAdministration:
@@ -188,6 +208,25 @@ class LossAdministration:
                 for row in response.readers
             )
         return sorted(told, key=lambda one: one.last_ms)
+
+    async def fetch_lost(self, loss: Loss, broker_id: BrokerId, position: int) -> Buffer:
+        """A page of the batches that a broker keeps, from a position in bytes on; empty at the end."""
+        request = FetchLostRecordsRequest(
+            topic_id=loss.topic_id,
+            partition_index=loss.partition,
+            leader_epoch=loss.leader_epoch,
+            position=position,
+        )
+
+        async def send_request() -> Buffer:
+            if broker_id not in self._cluster.metadata.brokers:
+                await self._cluster.fetch_metadata([])
+            connection = await self._cluster.broker(broker_id)
+            response = await self._request(connection, request, FetchLostRecordsResponse)
+            raise_first([refused(response.error_code, f"lost records of {loss.name}", response.error_message)])
+            return b"" if response.records is None else memoryview(response.records)
+
+        return await self._cluster.retrying(f"fetch lost records from broker {broker_id}", send_request)
 
     async def _request(self, connection: Connection, request: object, response: type[R]) -> R:
         try:

@@ -355,6 +355,7 @@ APIS: dict[int, ServedApi] = {
         "api_10001_acknowledge_losses", (BROKER, CONTROLLER), is_forwarded=True, are_denied=decided
     ),
     ApiKey.TELL_LOSSES: ServedApi("api_10002_tell_losses", (CONTROLLER,)),
+    ApiKey.FETCH_LOST_RECORDS: ServedApi("api_10003_fetch_lost_records", (BROKER,), refuse=at_top),
     ApiKey.DESCRIBE_TOLD_READERS: ServedApi("api_10004_describe_told_readers", (BROKER,)),
 }
 

@@ -3,6 +3,9 @@
 A replica tells once it leads, or once the leader of its epoch has accepted a fetch: then whatever was to be cut off is
 cut off. It goes on until it is answered. What was noted before a crash is read from the directory of the log.
 
+What is kept of lost records goes when its last one is older than `retention.ms` of the topic, and the oldest of it when
+more is kept than `losses.kept.bytes`.
+
 Counterpart in Kafka: none.
 """
 
@@ -18,7 +21,7 @@ from itertools import islice
 from tidelog.base.errors import Code, DiskError, TidelogError
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 from tidelog.base.losses import LossId, ReplicaFate, ReplicaLoss
-from tidelog.base.ports import Disk, Executor, Rng
+from tidelog.base.ports import Clock, Disk, Executor, Rng
 from tidelog.log.lost_records import kept_files, read_notes, remove_notes, remove_uncut, what_is_gone
 from tidelog.metadata import MetadataDelta, MetadataImage
 from tidelog.net.backoff import Backoff
@@ -49,6 +52,7 @@ class LossReports(BrokerListener):
 
     Args:
         broker_epoch: asked for that of the present incarnation; None before it is registered.
+        retention_check_interval_ms: how often what is kept is looked at for its age.
     """
 
     def __init__(
@@ -57,20 +61,25 @@ class LossReports(BrokerListener):
         broker_epoch: Callable[[], BrokerEpoch | None],
         channel: ControllerChannel,
         *,
+        clock: Clock,
         disk: Disk,
         executor: Executor,
         rng: Rng,
+        retention_check_interval_ms: int,
         tasks: Tasks,
     ) -> None:
         self._broker = broker
         self._notes = broker.replication.loss_notes
         self._broker_epoch = broker_epoch
         self._channel = channel
+        self._clock = clock
         self._disk = disk
         self._executor = executor
         self._backoff = Backoff(BACKOFF_MS, BACKOFF_MS_MAX, rng)
         self._tasks = tasks.branch("losses")
+        self._retention_check_interval_ms = retention_check_interval_ms
         self._task: asyncio.Task[None] | None = None
+        self._retention: asyncio.Task[None] | None = None
         self._has_looked = False
         self._unlooked: list[LossId] = []
         self._unread: set[LossId] = set()  # may have been noted before this process began
@@ -79,6 +88,8 @@ class LossReports(BrokerListener):
         self._kept: dict[LossId, ReplicaLoss] = {}  # own rows with records in a file, the oldest first
         self._kept_size_bytes = 0
         self._look_seconds = 0.0
+        self._expired: set[LossId] = set()  # of those, what is too old
+        self._forgotten: set[LossId] = set()  # by the account, with records in a file
         self._has_news = asyncio.Event()
         broker.add_listener(self)
 
@@ -114,6 +125,9 @@ class LossReports(BrokerListener):
         self._told.discard(loss_id)
         before = self._kept.pop(loss_id, None)
         self._kept_size_bytes -= 0 if before is None else before.kept_size_bytes
+        if before is not None and row is None:
+            self._forgotten.add(loss_id)
+        self._expired.discard(loss_id)
         if row is None or row.fate is not ReplicaFate.AWAITED:
             self._notes.await_no_more(loss_id)
             self._older.discard(loss_id)
@@ -127,14 +141,40 @@ class LossReports(BrokerListener):
         self._has_news.set()
         if self._task is None and self._has_work:
             self._task = self._tasks.start(self._tell_all())
+        if self._retention is None and self._kept:
+            self._retention = self._tasks.start(self._retain())
 
     @property
     def _has_work(self) -> bool:
-        return bool(self._unlooked or self._notes.awaited or self._notes.untold or self._excess_size_bytes > 0)
+        notes = self._notes
+        is_to_drop = self._forgotten or self._expired or self._excess_size_bytes > 0
+        return bool(self._unlooked or notes.awaited or notes.untold or is_to_drop)
 
     @property
     def _excess_size_bytes(self) -> int:
         return self._kept_size_bytes - self._notes.kept_size_bytes_max
+
+    async def _retain(self) -> None:
+        """Look at the age of what is kept, from time to time, for as long as anything is."""
+        try:
+            while self._kept:
+                await asyncio.sleep(self._retention_check_interval_ms / 1000)
+                now_ms = self._clock.wall_ms()
+                self._expired.update(
+                    [loss_id for loss_id, row in self._kept.items() if self._is_expired(loss_id, row, now_ms)]
+                )
+                self._wake()
+        finally:
+            self._retention = None
+
+    def _is_expired(self, loss_id: LossId, row: ReplicaLoss, now_ms: int) -> bool:
+        """Records without a timestamp are as old as what was told of them."""
+        partition = self._partition(loss_id)
+        newest_ms = row.told_ms if row.last_timestamp_ms is None else row.last_timestamp_ms
+        if partition is None or newest_ms is None or "delete" not in partition.log.config.cleanup_policy:
+            return False
+        retention_ms = partition.log.config.retention_ms
+        return retention_ms is not None and now_ms - newest_ms > retention_ms
 
     async def _tell_all(self) -> None:
         waited = 0
@@ -143,6 +183,8 @@ class LossReports(BrokerListener):
                 await self._look_at_all()
                 await self._rest(waited)
                 await self._read_notes()
+                while self._forgotten:
+                    await self._drop(self._forgotten.pop())
                 began = asyncio.get_running_loop().time()
                 rows = await self._ready()
                 self._look_seconds = asyncio.get_running_loop().time() - began
@@ -218,10 +260,10 @@ class LossReports(BrokerListener):
                 row = self._notes.untold.get(loss_id)
                 rows[loss_id] = self._uncut(partition, loss_id) if row is None else row
         excess = self._excess_size_bytes
-        for loss_id, row in self._kept.items():
-            if excess <= 0 or len(rows) >= LOSSES_PER_REQUEST_MAX:
+        for loss_id, row in list(self._kept.items()):
+            if len(rows) >= LOSSES_PER_REQUEST_MAX:
                 break
-            if loss_id not in rows and loss_id not in self._told:
+            if (loss_id in self._expired or excess > 0) and loss_id not in rows and loss_id not in self._told:
                 excess -= row.kept_size_bytes
                 await self._drop(loss_id)
                 rows[loss_id] = replace(row, kept_size_bytes=0)
@@ -240,7 +282,7 @@ class LossReports(BrokerListener):
         return ReplicaLoss(self._broker_id, ReplicaFate.LED, next(starts, partition.log.log_end_offset))
 
     async def _drop(self, loss_id: LossId) -> None:
-        """Remove what is kept of the oldest losses, where more is kept than may be."""
+        """Remove what is kept of a loss."""
         partition = self._partition(loss_id)
         if partition is not None:
             await self._executor.run(partial(self._remove_kept, partition.log.directory, loss_id.leader_epoch))
@@ -252,7 +294,7 @@ class LossReports(BrokerListener):
             for path in kept_files(self._disk, directory, leader_epoch):
                 self._disk.remove(path)
         except DiskError as error:
-            logger.warning("lost records are kept beyond losses.kept.bytes: %s", error)
+            logger.warning("lost records are kept beyond losses.kept.bytes, or retention.ms: %s", error)
 
     async def _tell(self, rows: Mapping[LossId, ReplicaLoss]) -> bool:
         """Returns whether the account has it."""
