@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.fixtures.model_cluster import ModelCluster
+from support.fixtures.modelled_admin import run
+from tidelog import TopicPartition, aio
 from tidelog.base.errors import Code, KafkaError, NetworkError
-from tidelog.base.ids import BrokerId, LeaderEpoch, PartitionEpoch
+from tidelog.base.ids import BrokerId, LeaderEpoch, PartitionEpoch, PartitionIndex
 from tidelog.client.admin.cluster_descriptions import EpochSpan, ReplicaLineage
 from tidelog.client.admin.descriptions import PartitionDescription
 from tidelog.client.admin.election_preview import election_preview, would_lead
 from tidelog.controller.partition_changes import elected
 from tidelog.metadata.image import PartitionImage
+from tidelog.wire import ApiKey
+from tidelog.wire.messages import api_09_offset_fetch as fetch
+from tidelog.wire.messages import api_10_find_coordinator as find
+from tidelog.wire.messages import api_16_list_groups as listing
+from tidelog.wire.messages import api_75_describe_topic_partitions as describe
+
+P0 = TopicPartition("t", PartitionIndex(0))
 
 
 def partition(
@@ -98,3 +110,103 @@ def test_a_replica_in_a_failed_directory_cannot_lead() -> None:
     failed = ReplicaLineage(1, (), KafkaError("offline", code=Code.KAFKA_STORAGE_ERROR))
     found = election_preview(partition(1, 2), {1: failed, 2: log(2, (3, 0, 9))}, [1, 2], {}, None)
     assert found.would_lead == 2
+
+
+# What is asked.
+
+
+def described(topic: str, *partitions: describe.DescribeTopicPartitionsResponsePartition) -> Any:
+    return describe.DescribeTopicPartitionsResponseTopic(name=topic, partitions=list(partitions))
+
+
+def without_leader(index: int) -> describe.DescribeTopicPartitionsResponsePartition:
+    return describe.DescribeTopicPartitionsResponsePartition(
+        partition_index=index, leader_id=-1, leader_epoch=0, replica_nodes=[1, 2], isr_nodes=[2], offline_replicas=[2]
+    )
+
+
+def led_by(leader_id: int, *, index: int = 0) -> describe.DescribeTopicPartitionsResponsePartition:
+    return describe.DescribeTopicPartitionsResponsePartition(
+        partition_index=index,
+        leader_id=leader_id,
+        leader_epoch=0,
+        replica_nodes=[1],
+        isr_nodes=[1],
+        offline_replicas=[],
+    )
+
+
+def script(cluster: ModelCluster, groups: dict[str, int | Code], *, offsets_leader: int = 1) -> None:
+    """A topic of two partitions, the first without a leader; groups with what each committed there, or an error."""
+    cluster.create("t", 2).append(b"a", b"b")
+    rows = {"t": [without_leader(0), led_by(1, index=1)], "__consumer_offsets": [led_by(offsets_leader)]}
+    topics = {name: described(name, *its) for name, its in rows.items()}
+
+    def describes(request: describe.DescribeTopicPartitionsRequest, version: int) -> Any:
+        return describe.DescribeTopicPartitionsResponse(topics=[topics[one.name] for one in request.topics])
+
+    def fetches(request: fetch.OffsetFetchRequest, version: int) -> Any:
+        asked = request.groups[0]
+        committed = groups[asked.group_id]
+        if isinstance(committed, Code):
+            return fetch.OffsetFetchResponse(
+                groups=[fetch.OffsetFetchResponseGroup(group_id=asked.group_id, error_code=committed)]
+            )
+        row = fetch.OffsetFetchResponsePartition(partition_index=0, committed_offset=committed)
+        topic = fetch.OffsetFetchResponseTopic(name="t", partitions=[row])
+        return fetch.OffsetFetchResponse(
+            groups=[fetch.OffsetFetchResponseGroup(group_id=asked.group_id, topics=[topic])]
+        )
+
+    listed = [listing.ListedGroup(group_id=one, protocol_type="consumer") for one in groups]
+    cluster.on(ApiKey.DESCRIBE_TOPIC_PARTITIONS, describes)
+    cluster.on(ApiKey.LIST_GROUPS, lambda request, version: listing.ListGroupsResponse(groups=listed))
+    cluster.on(
+        ApiKey.FIND_COORDINATOR,
+        lambda request, version: find.FindCoordinatorResponse(
+            coordinators=[find.Coordinator(key, 1) for key in request.coordinator_keys]
+        ),
+    )
+    cluster.versions[ApiKey.OFFSET_FETCH] = (8, 8)
+    cluster.on(ApiKey.OFFSET_FETCH, fetches)
+
+
+def test_only_what_has_no_leader_is_previewed() -> None:
+    async def work(cluster: ModelCluster, admin: aio.Admin) -> None:
+        script(cluster, {"shop": 3, "slow": 2})
+        previews = await admin.preview_unclean_election([P0, TopicPartition("t", PartitionIndex(1))])
+        assert list(previews) == [P0]
+        found = previews[P0]
+        assert (found.would_lead, found.unknown, found.groups_unknown) == (1, (2,), None)
+        assert (found.candidates[0].end_offset, found.candidates[0].groups) == (2, {"shop": 3})
+
+    run(work)
+
+
+def test_a_group_that_cannot_be_asked_is_said() -> None:
+    async def work(cluster: ModelCluster, admin: aio.Admin) -> None:
+        script(cluster, {"secret": Code.GROUP_AUTHORIZATION_FAILED, "shop": 3})
+        found = (await admin.preview_unclean_election([P0]))[P0]
+        assert found.candidates[0].groups == {"shop": 3}
+        assert (found.groups_unknown or "").startswith("1 of 2 groups did not answer (")
+
+    run(work)
+
+
+def test_a_coordinator_that_does_not_come_is_waited_for_no_longer_than_the_timeout() -> None:
+    async def work(cluster: ModelCluster, admin: aio.Admin) -> None:
+        script(cluster, {"late": Code.COORDINATOR_LOAD_IN_PROGRESS, "shop": 3})
+        found = (await admin.preview_unclean_election([P0]))[P0]
+        assert found.candidates[0].groups == {"shop": 3}
+        assert "1 of 2 groups did not answer" in (found.groups_unknown or "")
+
+    run(work, default_api_timeout_ms=300)
+
+
+def test_groups_that_nobody_coordinates_are_said() -> None:
+    async def work(cluster: ModelCluster, admin: aio.Admin) -> None:
+        script(cluster, {"shop": 3}, offsets_leader=-1)
+        found = (await admin.preview_unclean_election([P0]))[P0]
+        assert found.groups_unknown == "nobody leads 1 of 1 partitions of __consumer_offsets"
+
+    run(work)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from tidelog.base.errors import TidelogError, UnknownTopicError, UnsupportedVersionError
+from tidelog.base.errors import NetworkError, TidelogError, UnknownTopicError, UnsupportedVersionError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.client.admin.admin_messages import described
+from tidelog.client.admin.cluster_descriptions import ReplicaLineage
 from tidelog.client.admin.descriptions import PartitionDescription, TopicDescription
 from tidelog.client.admin.election_preview import ElectionPreview, election_preview
 from tidelog.client.admin.group_administration import GroupAdministration
@@ -52,11 +53,10 @@ class PreviewAdministration:
             some = wanted[start : start + PARTITIONS_AT_ONCE]
             answers = await asyncio.gather(*(self._replicas.describe_lineages([one]) for one in some))
             for partition, answer in zip(some, answers, strict=True):
-                replicas = answer[partition].replicas
+                state, told = states[partition], answer[partition].replicas
+                replicas = {one: told.get(one, _unasked(one)) for one in state.replicas}
                 groups = committed.get(partition, {})
-                state = states[partition]
-                if set(state.replicas) <= set(replicas):  # else it was reassigned at this moment: the election says so
-                    found[partition] = election_preview(state, replicas, up, groups, groups_unknown)
+                found[partition] = election_preview(state, replicas, up, groups, groups_unknown)
         return found
 
     async def _without_leader(self, wanted: set[TopicPartition] | None) -> dict[TopicPartition, PartitionDescription]:
@@ -136,3 +136,7 @@ class PreviewAdministration:
             return {one: starts[one].start_offset for one in partitions if one in starts}
         offsets = await self._groups.list_group_offsets(listing.group_id, partitions)
         return {one: committed.offset for one, committed in offsets.items()}
+
+
+def _unasked(broker_id: int) -> ReplicaLineage:
+    return ReplicaLineage(broker_id, (), NetworkError(f"broker {broker_id} became a replica while others were asked"))

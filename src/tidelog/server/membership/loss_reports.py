@@ -160,9 +160,10 @@ class LossReports(BrokerListener):
             while self._kept:
                 await asyncio.sleep(self._retention_check_interval_ms / 1000)
                 now_ms = self._clock.wall_ms()
-                self._expired.update(
-                    [loss_id for loss_id, row in self._kept.items() if self._is_expired(loss_id, row, now_ms)]
-                )
+                async for loss_id in in_turns(list(self._kept)):
+                    row = self._kept.get(loss_id)
+                    if row is not None and self._is_expired(loss_id, row, now_ms):
+                        self._expired.add(loss_id)
                 self._wake()
         finally:
             self._retention = None
@@ -260,7 +261,8 @@ class LossReports(BrokerListener):
                 row = self._notes.untold.get(loss_id)
                 rows[loss_id] = self._uncut(partition, loss_id) if row is None else row
         excess = self._excess_size_bytes
-        for loss_id, row in list(self._kept.items()):
+        kept = list(self._kept.items()) if excess > 0 or self._expired else []
+        for loss_id, row in kept:
             if len(rows) >= LOSSES_PER_REQUEST_MAX:
                 break
             if (loss_id in self._expired or excess > 0) and loss_id not in rows and loss_id not in self._told:
