@@ -53,6 +53,7 @@ def test_a_stale_replica_is_elected_and_everybody_is_told(spark: SparkSession, t
             finally:
                 numbers.abandon()
             told = act.read_again()
+            account = act.read_account()
             after = act.look_at_the_end()
     finally:
         cluster.close()
@@ -62,7 +63,7 @@ def test_a_stale_replica_is_elected_and_everybody_is_told(spark: SparkSession, t
     lost: dict[Place, int] = {}
     for logs in stages.replicas.values():
         lost |= lost_between({partition: list(logs.values())}, after)
-    history = replace(history, told_query=tuple(told), kept_by_query=copy.rows)
+    history = replace(history, told_query=tuple(told), kept_by_query=copy.rows, account=tuple(account))
     books = balance(history, after, lost, {partition: parts_at})
     assert books.is_clean, (books, listener.said)
     assert books.truncated == books.told_query == books.told_consumer == books.told_producer > 0
