@@ -180,7 +180,7 @@ def test_what_a_later_election_brings_back_stays_in_the_earlier_entry() -> None:
         await until_told(stage)
         assert [value.partition("@")[0] for value in stage.values(6)] == ["m1", "m2", "m3", "m4"]
         first, second = losses(stage)
-        assert rows(first) == {4: "led", 5: "led", 6: "cut 2..2"}
+        assert rows(first) == {4: "whole", 5: "led", 6: "cut 2..2"}
         assert rows(second) == {4: "led", 5: "whole", 6: "whole"}
 
     play(story)
@@ -214,7 +214,7 @@ def test_what_was_noted_and_not_cut_off_is_not_told_as_cut() -> None:
         await stage.start(5, 6)
         await until_told(stage)
         assert [value.partition("@")[0] for value in stage.values(6)] == ["m1", "m2", "m3", "m4"]
-        assert [rows(loss)[4] for loss in losses(stage)] == ["led", "led"]
+        assert [rows(loss)[4] for loss in losses(stage)] == ["whole", "led"]
         notes = [path for path in stage.nodes[BrokerId(4)].machine.disk.files if path.endswith((".loss", ".lost"))]
         assert notes == []
 

@@ -1,4 +1,4 @@
-"""The account of losses: which records may be gone since a leader without them was elected, and which are.
+"""The account of losses: a durable list of the elections by which committed records may be gone, and of what is gone.
 
 ```
  opened      the leader of epoch e may lack what was committed before: every other replica is awaited
@@ -14,11 +14,13 @@ Kafka: none. There an unclean election is a counter and a line in the controller
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId, TopicPartition
+
+T = TypeVar("T", bound=int)
 
 NOTE_SIZE_MAX = 1_000
 """Characters of what an operator says of an entry."""
@@ -34,7 +36,7 @@ class LossCause(IntEnum):
     BY_OPERATOR = 2
     """An unclean election that somebody ordered."""
     LOST_BY_LEADER = 3
-    """Who leads may lack what it had: a loss of power, or of a disk, that fewer than all replicas survived."""
+    """The leader may have lost records itself: a loss of power, or of a disk, that fewer than all replicas survived."""
     FOUND = 4
     """A replica had to cut off more than the metadata could have told of."""
 
@@ -47,13 +49,15 @@ class ReplicaFate(IntEnum):
     LED = 1
     """It is the truth from the epoch on."""
     WHOLE = 2
-    """It held nothing that the leader lacks."""
+    """Nothing was cut off it."""
     CUT = 3
     """It held more, which is cut off."""
     LEFT = 4
     """It was taken out of the partition, or the topic was deleted, before it told."""
     EMPTY = 5
     """Its log was empty when it came back: it never held a record, or what it held is gone, and nobody knows of it."""
+    UNCOMPARED = 6
+    """Its log was thrown away without a comparison: the leader's begins behind its end, or its epochs were lost."""
 
 
 class LossId(NamedTuple):
@@ -95,6 +99,26 @@ class ReplicaLoss:
     producer_count: int = 0
     kept_size_bytes: int = 0
     told_ms: int | None = None
+
+    def joined(self, other: ReplicaLoss) -> ReplicaLoss:
+        """One range of two that were cut off the same log, in whatever order."""
+        if self.cut_from is None or other.cut_from is None:
+            return self if other.cut_from is None else other
+        lower, upper = (self, other) if self.cut_from <= other.cut_from else (other, self)
+        if (upper.end_offset or 0) <= (lower.end_offset or 0):
+            return lower  # it was noted before
+        known = tuple(dict.fromkeys((*lower.producer_ids, *upper.producer_ids)))
+        return replace(
+            lower,
+            end_offset=upper.end_offset,
+            high_watermark=_most(lower.high_watermark, upper.high_watermark),
+            last_epoch=lower.last_epoch if upper.last_epoch is None else upper.last_epoch,
+            first_timestamp_ms=_least(lower.first_timestamp_ms, upper.first_timestamp_ms),
+            last_timestamp_ms=_most(lower.last_timestamp_ms, upper.last_timestamp_ms),
+            producer_ids=known[:PRODUCERS_MAX],
+            producer_count=max(len(known), lower.producer_count, upper.producer_count),
+            kept_size_bytes=lower.kept_size_bytes + upper.kept_size_bytes,
+        )
 
     @property
     def cut_count(self) -> int:
@@ -174,3 +198,11 @@ class Loss:
 
     def replica(self, broker_id: BrokerId) -> ReplicaLoss | None:
         return next((one for one in self.replicas if one.broker_id == broker_id), None)
+
+
+def _most(one: T | None, other: T | None) -> T | None:
+    return max((each for each in (one, other) if each is not None), default=None)
+
+
+def _least(one: T | None, other: T | None) -> T | None:
+    return min((each for each in (one, other) if each is not None), default=None)

@@ -38,16 +38,17 @@ if TYPE_CHECKING:
 CAUSES = {
     LossCause.BY_SETTING: "unclean election (setting)",
     LossCause.BY_OPERATOR: "unclean election (operator)",
-    LossCause.LOST_BY_LEADER: "the leader lost its own",
+    LossCause.LOST_BY_LEADER: "the leader may have lost its own",
     LossCause.FOUND: "found by a replica",
 }
 FATES = {
     ReplicaFate.AWAITED: "awaited",
     ReplicaFate.LED: "led",
-    ReplicaFate.WHOLE: "held nothing more",
+    ReplicaFate.WHOLE: "was not cut",
     ReplicaFate.CUT: "was cut",
     ReplicaFate.LEFT: "left before it told",
     ReplicaFate.EMPTY: "came back empty",
+    ReplicaFate.UNCOMPARED: "was thrown away uncompared",
 }
 
 
@@ -317,6 +318,9 @@ def _sections(loss: Loss, readers: LossReaders) -> Iterator[Section]:
         for each in readers.told
     ]
     yield Section(f"{loss.name}: readers told", {}, Rows(told, nothing="no broker has told a reader since it started"))
+    if readers.unanswered:
+        missing: list[Row] = [{"not_asked": each} for each in readers.unanswered]
+        yield Section(f"{loss.name}: there may be more", {}, Rows(missing))
 
 
 def _section(loss: Loss) -> Section:

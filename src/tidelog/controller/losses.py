@@ -14,18 +14,20 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, TopicId
-from tidelog.base.losses import Loss, LossCause, LossId, ReplicaFate, ReplicaLoss
+from tidelog.base.losses import PRODUCERS_MAX, Loss, LossCause, LossId, ReplicaFate, ReplicaLoss
 from tidelog.controller.brokers import registered
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings
 from tidelog.journal import Decision
 from tidelog.metadata.configs import cluster as keys
 from tidelog.metadata.draft import merge
-from tidelog.metadata.image import MetadataView
+from tidelog.metadata.image import MetadataView, TopicImage
 from tidelog.metadata.records.cluster import ForgottenLoss, NoOpRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord, RemoveTopicRecord
 from tidelog.wire.messages.losses import entry_of
 
+FORGOTTEN_MAX = 200
+"""Entries that go at a time, twice as many as come: more go with the next."""
 LOOKED_AT_MAX = 1_000
 """Entries that are looked at for closed ones, which are forgotten before open ones."""
 
@@ -65,7 +67,7 @@ def accounted(
         elif isinstance(record, RemoveTopicRecord) and metadata.losses:
             left[TopicId(record.topic_id)] = None
     changed = opened
-    if left:
+    if left and metadata.open_loss_count:
         changed = {**_without_who_left(metadata.losses.values(), left), **opened}
     if not changed:
         return tuple(records)
@@ -81,6 +83,8 @@ def _opened(
     index = PartitionIndex(record.partition_id)
     before = topic.partitions[index]
     after = merge(before, record)
+    if len(after.replicas) == 1 and after.leader in (None, *after.replicas):
+        return None  # there is nobody who could hold what it lacks, or tell
     if after.leader is None or after.leader in (*before.isr, *before.eligible_leader_replicas):
         cause = LossCause.LOST_BY_LEADER
     elif TopicRules(metadata, settings).allows_unclean(topic.name):
@@ -137,8 +141,10 @@ def _forgotten(
     by_age = iter(metadata.losses.values())
     forgotten = []
     if age_ms_max >= 0:
-        forgotten = list(takewhile(lambda loss: loss.opened_ms < now_ms - age_ms_max, by_age))
+        too_old = takewhile(lambda loss: loss.opened_ms < now_ms - age_ms_max, by_age)
+        forgotten = list(islice(too_old, FORGOTTEN_MAX))
     too_many = len(metadata.losses) - len(forgotten) + len(opened) - count_max
+    too_many = min(too_many, FORGOTTEN_MAX)
     if too_many > 0:
         oldest = list(islice(metadata.losses.values(), len(forgotten), len(forgotten) + too_many + LOOKED_AT_MAX))
         forgotten += sorted(oldest, key=lambda loss: loss.is_open)[:too_many]  # stable: by age
@@ -166,14 +172,20 @@ def decide_tell_losses(
     registered(metadata, broker_id, broker_epoch)
     changed: dict[LossId, Loss] = {}
     for one in told:
-        replica = replace(one.replica, broker_id=broker_id, told_ms=now_ms)
+        replica = replace(
+            one.replica, broker_id=broker_id, told_ms=now_ms, producer_ids=one.replica.producer_ids[:PRODUCERS_MAX]
+        )
+        if not _makes_sense(replica):
+            continue
         loss = changed.get(one.loss_id) or metadata.losses.get(one.loss_id)
         if loss is None:
-            if replica.fate is not ReplicaFate.CUT or one.loss_id.topic_id not in metadata.topics_by_id:
+            topic = metadata.topics_by_id.get(one.loss_id.topic_id)
+            if topic is None or not _may_be_found(topic, one.loss_id, replica):
                 continue
-            name = metadata.topics_by_id[one.loss_id.topic_id].name
-            loss = Loss(name, *one.loss_id, LossCause.FOUND, None, now_ms, (ReplicaLoss(broker_id),))
+            loss = Loss(topic.name, *one.loss_id, LossCause.FOUND, None, now_ms, (ReplicaLoss(broker_id),))
         known = loss.replica(broker_id)
+        if known is None and replica.fate is not ReplicaFate.CUT:
+            continue  # it came later, and was never awaited
         noted = _noted(known, replica)
         if noted is known:
             continue
@@ -195,23 +207,30 @@ def _noted(known: ReplicaLoss | None, told: ReplicaLoss) -> ReplicaLoss:
         return told
     if told.fate is not ReplicaFate.CUT:
         return known
-    if known.fate is not ReplicaFate.CUT or known.cut_from is None or told.cut_from is None:
+    if known.fate is not ReplicaFate.CUT:
         return told
     if known.cut_from == told.cut_from and known.end_offset == told.end_offset:
         is_dropped = told.kept_size_bytes < known.kept_size_bytes
         return replace(known, kept_size_bytes=told.kept_size_bytes) if is_dropped else known
-    if known.cut_from <= told.cut_from:
-        return known
-    return replace(
-        told,
-        end_offset=known.end_offset,
-        high_watermark=known.high_watermark,
-        last_epoch=known.last_epoch,
-        last_timestamp_ms=known.last_timestamp_ms,
-        producer_ids=tuple(dict.fromkeys((*known.producer_ids, *told.producer_ids))),
-        producer_count=max(known.producer_count, told.producer_count),
-        kept_size_bytes=known.kept_size_bytes + told.kept_size_bytes,
-    )
+    return known.joined(told)
+
+
+TOLD_FATES = frozenset(ReplicaFate) - {ReplicaFate.AWAITED, ReplicaFate.LEFT}
+
+
+def _makes_sense(replica: ReplicaLoss) -> bool:
+    if replica.fate not in TOLD_FATES:
+        return False
+    start, end = replica.cut_from, replica.end_offset
+    return (start is not None) == (replica.fate is ReplicaFate.CUT) and (start is None or end is None or start < end)
+
+
+def _may_be_found(topic: TopicImage, loss_id: LossId, replica: ReplicaLoss) -> bool:
+    """Whether what was cut off is worth an entry that was not opened for it."""
+    if replica.fate is not ReplicaFate.CUT or not 0 <= loss_id.partition < len(topic.partitions):
+        return False
+    state = topic.partitions[loss_id.partition]
+    return replica.broker_id in state.replicas and 0 <= loss_id.leader_epoch <= state.leader_epoch
 
 
 def decide_acknowledge_losses(

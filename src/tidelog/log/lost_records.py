@@ -6,25 +6,28 @@
 ```
 
 Both are synced before the log is cut, so what was cut off is known after a crash. A file with batches is removed with
-its partition, and when the log directory keeps more than it may.
+its partition, and when the broker keeps more than it may.
 
 Kafka: none; there they are gone.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tidelog.base.errors import CorruptLogError, DiskError, KafkaError, MalformedBatchError, MalformedMessageError
-from tidelog.base.ids import LeaderEpoch, Offset, ProducerId
-from tidelog.base.losses import PRODUCERS_MAX, LossId, ReplicaLoss
+from tidelog.base.errors import CorruptLogError, DiskError, MalformedBatchError, MalformedMessageError, TidelogError
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId
+from tidelog.base.losses import PRODUCERS_MAX, LossId, ReplicaFate, ReplicaLoss
 from tidelog.base.ports import Disk, File
 from tidelog.log.log import Log
 from tidelog.records import BATCH_OVERHEAD, read_header, split_whole_batches
 from tidelog.wire import decode, encode
 from tidelog.wire.messages.api_10002_tell_losses import LossToTell, TellLossesRequest
 from tidelog.wire.messages.losses import replica_entry_of, replica_loss_of
+
+logger = logging.getLogger("tidelog.log.lost_records")
 
 LOST_SUFFIX = ".lost"
 NOTE_SUFFIX = ".loss"
@@ -55,13 +58,17 @@ def keep_lost_tail(disk: Disk, log: Log, tail: LostTail) -> ReplicaLoss:
     Returns:
         What is known of them now.
     """
+    if tail.replica.cut_from is None:
+        return tail.replica  # nothing of it was compared
     for kept in (_copied, _uncopied):
         try:
             replica = kept(disk, log, tail)
             _write_note(disk, log.directory, tail.loss_id, replica)
-        except DiskError:
+        except DiskError as error:
+            refused = error
             continue
         return replica
+    logger.warning("%s: what is cut off is not noted, and is not known after a crash: %s", log.topic_partition, refused)
     return tail.replica
 
 
@@ -82,7 +89,7 @@ def _copied(disk: Disk, log: Log, tail: LostTail) -> ReplicaLoss:
     timestamps: list[int] = []
     path = _path(log.directory, start, tail.loss_id.leader_epoch, LOST_SUFFIX)
     file = disk.open(path, create=True)
-    kept = 0
+    kept, cut_from = 0, int(start)
     is_full = False
     try:
         file.truncate(0)
@@ -90,25 +97,27 @@ def _copied(disk: Disk, log: Log, tail: LostTail) -> ReplicaLoss:
         while offset < end:
             piece = log.segments.read(offset, size_bytes_max=COPY_SIZE_BYTES, end_offset=end, at_least_one=True)
             data = piece.read(0, len(piece))
+            before = offset
             for _, header in split_whole_batches(data):
+                cut_from = min(cut_from, header.base_offset)  # a batch goes as a whole
                 offset = header.next_offset
                 epochs.append(header.leader_epoch)
                 timestamps += (header.base_timestamp, header.max_timestamp)
                 if header.producer_id >= 0:
                     producers[header.producer_id] = None
-            if not len(data):
-                break
+            if offset == before:
+                break  # no whole batch: what cannot be read cannot be kept
             is_full = is_full or kept + len(data) > tail.kept_size_bytes_max
             if not is_full:
                 file.append(data)
                 kept += len(data)
         file.sync()
-    except (CorruptLogError, KafkaError):
-        file.sync()  # what cannot be read cannot be kept
     except DiskError:
         file.close()
         disk.remove(path)
         raise
+    except TidelogError:
+        file.sync()  # what cannot be read cannot be kept
     finally:
         file.close()
     if not kept:
@@ -117,6 +126,7 @@ def _copied(disk: Disk, log: Log, tail: LostTail) -> ReplicaLoss:
     times = [each for each in timestamps if each >= 0]
     return replace(
         known,
+        cut_from=Offset(cut_from),
         first_epoch=LeaderEpoch(epochs[0]) if epochs else known.first_epoch,
         last_epoch=LeaderEpoch(epochs[-1]) if epochs else known.last_epoch,
         first_timestamp_ms=min(times, default=None),
@@ -134,8 +144,10 @@ def _write_note(disk: Disk, directory: str, loss_id: LossId, replica: ReplicaLos
     disk.write_atomically(_path(directory, replica.cut_from, loss_id.leader_epoch, NOTE_SUFFIX), data)
 
 
-def read_notes(disk: Disk, directory: str) -> list[tuple[LossId, ReplicaLoss]]:
-    """What was noted in a log's directory and not removed since; a note that cannot be read is passed over.
+def read_notes(
+    disk: Disk, directory: str, *, topic_id: TopicId, partition: PartitionIndex, broker_id: BrokerId
+) -> list[tuple[LossId, ReplicaLoss]]:
+    """What was noted in a log's directory and not removed since. Of a note that is damaged its name tells the offset.
 
     Raises:
         DiskError: the directory cannot be read.
@@ -145,11 +157,17 @@ def read_notes(disk: Disk, directory: str) -> list[tuple[LossId, ReplicaLoss]]:
         if name.endswith(NOTE_SUFFIX):
             try:
                 request = decode(TellLossesRequest, disk.read_bytes(f"{directory}/{name}"), 0)
-                for one in request.losses:
-                    loss_id = LossId(one.topic_id, one.partition_index, one.leader_epoch)  # type: ignore[arg-type]
-                    notes.append((loss_id, replica_loss_of(one.replica)))
-            except (MalformedMessageError, ValueError):
+            except MalformedMessageError:
+                start, _, epoch = name.removesuffix(NOTE_SUFFIX).partition("-")
+                if start.isdecimal() and epoch.isdecimal():
+                    loss_id = LossId(topic_id, partition, LeaderEpoch(int(epoch)))
+                    notes.append((loss_id, ReplicaLoss(broker_id, ReplicaFate.CUT, cut_from=Offset(int(start)))))
                 continue
+            for one in request.losses:
+                loss_id = LossId(
+                    TopicId(one.topic_id), PartitionIndex(one.partition_index), LeaderEpoch(one.leader_epoch)
+                )
+                notes.append((loss_id, replica_loss_of(one.replica)))
     return notes
 
 

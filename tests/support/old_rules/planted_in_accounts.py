@@ -88,8 +88,8 @@ def _shifted(offsets: int) -> Patch:
 
     def lost(self: FollowerDriver, truncation: Truncation) -> LostOffsets | None:
         found = _log_truncation(self, truncation)
-        if found is None:
-            return None
+        if found is None or found.start_offset is None:
+            return found
         return found._replace(start_offset=Offset(max(min(found.start_offset + offsets, found.end_offset - 1), 0)))
 
     return _attribute(FollowerDriver, "_log_truncation", lost)

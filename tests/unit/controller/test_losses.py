@@ -18,7 +18,7 @@ from tidelog.base.ids import (
     TopicId,
     TopicPartition,
 )
-from tidelog.base.losses import Loss, LossCause, LossId, ReplicaFate, ReplicaLoss
+from tidelog.base.losses import PRODUCERS_MAX, Loss, LossCause, LossId, ReplicaFate, ReplicaLoss
 from tidelog.controller import ControllerSettings, ControllerState, ElectionType, ToldLoss
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.difference import records_between
@@ -185,7 +185,7 @@ def test_a_replica_that_is_cut_in_two_steps_lost_both() -> None:
 
 def test_what_was_cut_without_an_entry_opens_one() -> None:
     state = led_by_nobody()
-    tell(state, 1, CUT)
+    tell(state, 1, CUT, AT_4._replace(leader_epoch=LeaderEpoch(3)))
     (loss,) = losses(state)
     assert (loss.cause, loss.is_open, loss.lost_offsets) == (LossCause.FOUND, False, (30, 40))
     tell(
@@ -267,4 +267,39 @@ def test_what_a_newer_release_says_is_taken_for_the_vaguest() -> None:
     entry = entry_of(Loss("flights", *AT_4, LossCause.BY_SETTING, None, NOW_MS, (CUT,)))
     entry.cause, entry.replicas[0].fate = 99, 99
     loss = loss_of(entry)
-    assert (loss.cause, loss.replicas[0].fate) == (LossCause.FOUND, ReplicaFate.LEFT)
+    assert (loss.cause, loss.replicas[0].fate) == (LossCause.FOUND, ReplicaFate.AWAITED)
+
+
+@pytest.mark.parametrize(
+    ("loss_id", "replica"),
+    [
+        (AT_4, CUT),  # no such epoch yet
+        (AT_4._replace(partition=PartitionIndex(9), leader_epoch=LeaderEpoch(3)), CUT),
+        (AT_4._replace(partition=PartitionIndex(-1), leader_epoch=LeaderEpoch(3)), CUT),
+        (AT_4._replace(leader_epoch=LeaderEpoch(-3)), CUT),
+        (AT_4._replace(leader_epoch=LeaderEpoch(3)), replace(CUT, cut_from=Offset(40))),
+        (AT_4._replace(leader_epoch=LeaderEpoch(3)), replace(CUT, cut_from=None)),
+        (AT_4._replace(leader_epoch=LeaderEpoch(3)), replace(CUT, fate=ReplicaFate.AWAITED)),
+        (AT_4._replace(leader_epoch=LeaderEpoch(3)), replace(CUT, fate=ReplicaFate.LEFT)),
+    ],
+)
+def test_what_makes_no_sense_is_not_noted(loss_id: LossId, replica: ReplicaLoss) -> None:
+    state = led_by_nobody()
+    tell(state, 1, replica, loss_id)
+    assert losses(state) == []
+
+
+def test_more_producers_than_are_named_are_counted() -> None:
+    state = led_by_nobody()
+    elect(state)
+    many = tuple(map(ProducerId, range(1_000)))
+    tell(state, 1, replace(CUT, producer_ids=many, producer_count=1_000))
+    row = losses(state)[0].replicas[0]
+    assert (len(row.producer_ids), row.producer_count) == (PRODUCERS_MAX, 1_000)
+
+
+def test_a_partition_with_one_replica_has_nobody_who_could_tell() -> None:
+    state = led_by_nobody()
+    append(state, (PartitionChangeRecord(topic_id=TOPIC, partition_id=0, replicas=[1], isr=[1]),))
+    append(state, (PartitionChangeRecord(topic_id=TOPIC, partition_id=0, leader=1, unclean_epoch=4),))
+    assert losses(state) == []

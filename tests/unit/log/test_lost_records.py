@@ -26,6 +26,12 @@ from tidelog.sim.world.disk import SimulatedDisk
 LOSS = LossId(TopicId(UUID(int=7)), PartitionIndex(0), LeaderEpoch(9))
 
 
+def noted(disk: SimulatedDisk) -> list[tuple[LossId, ReplicaLoss]]:
+    return read_notes(
+        disk, DIRECTORY, topic_id=TopicId(UUID(int=7)), partition=PartitionIndex(0), broker_id=BrokerId(1)
+    )
+
+
 def log_of(disk: SimulatedDisk, *epochs: int) -> Log:
     """One record in each of these epochs."""
     log = open_log(disk)
@@ -44,12 +50,12 @@ def test_the_tail_is_kept_and_noted_until_it_is_told() -> None:
     log = log_of(disk, 1, 1, 2)
     for start, end in ((2, 3), (1, 2)):  # in two steps, as a walk through the epochs cuts
         keep_lost_tail(disk, log, LostTail(LOSS, cut(start, end), 1 << 20))
-    assert [(row.cut_from, row.end_offset, row.first_epoch) for _, row in read_notes(disk, DIRECTORY)] == [
+    assert [(row.cut_from, row.end_offset, row.first_epoch) for _, row in noted(disk)] == [
         (1, 2, 1),
         (2, 3, 2),
     ]
     remove_notes(disk, DIRECTORY, LOSS.leader_epoch, from_offset=Offset(2))
-    assert [row.cut_from for _, row in read_notes(disk, DIRECTORY)] == [1]
+    assert [row.cut_from for _, row in noted(disk)] == [1]
     assert len(kept_files(disk, DIRECTORY, LOSS.leader_epoch)) == 2
 
 
@@ -58,7 +64,7 @@ def test_what_was_not_cut_off_leaves_neither_note_nor_copy() -> None:
     log = log_of(disk, 1, 1)
     keep_lost_tail(disk, log, LostTail(LOSS, cut(1, 2), 1 << 20))
     remove_uncut(disk, DIRECTORY, LOSS.leader_epoch, Offset(1))
-    assert (read_notes(disk, DIRECTORY), kept_files(disk, DIRECTORY, LOSS.leader_epoch)) == ([], [])
+    assert (noted(disk), kept_files(disk, DIRECTORY, LOSS.leader_epoch)) == ([], [])
 
 
 def test_a_note_finds_room_where_the_copy_does_not() -> None:
@@ -73,7 +79,7 @@ def test_a_note_finds_room_where_the_copy_does_not() -> None:
     disk.on_change, disk.free_write_bytes = on_change, 10
     row = keep_lost_tail(disk, log, LostTail(LOSS, cut(1, 2), 1 << 20))
     assert row == cut(1, 2)
-    assert [noted for _, noted in read_notes(disk, DIRECTORY)] == [row]
+    assert [noted for _, noted in noted(disk)] == [row]
 
 
 def test_a_copy_leaves_room_for_the_note() -> None:
@@ -88,7 +94,7 @@ def test_a_copy_leaves_room_for_the_note() -> None:
 
     disk.on_change, disk.free_write_bytes = on_change, size
     assert keep_lost_tail(disk, log, LostTail(LOSS, cut(1, 2), 1 << 20)).kept_size_bytes == 0
-    assert len(read_notes(disk, DIRECTORY)) == 1
+    assert len(noted(disk)) == 1
     assert kept_files(disk, DIRECTORY, LOSS.leader_epoch) == []
 
 

@@ -307,6 +307,7 @@ WITHOUT_A_DENIAL = {
     ApiKey.OFFSET_FETCH: "what was not committed is -1, of topics that are not there as well",
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: "where a group has not begun is -1, likewise",
     ApiKey.DESCRIBE_QUORUM: "of the metadata log alone",
+    ApiKey.DESCRIBE_TOLD_READERS: "whom this broker told, of topics that may be gone by now",
     ApiKey.CONSUMER_GROUP_HEARTBEAT: "a topic that is not there is assigned once it is",
     ApiKey.STOP_REPLICA: "of controllers, which send no token",
     ApiKey.WRITE_TXN_MARKERS: "of coordinators, likewise",

@@ -10,11 +10,12 @@ from uuid import UUID
 
 from support.fixtures.logs import DIRECTORY, append, open_log
 from support.fixtures.waiting import until
-from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.base.losses import Loss, LossCause, ReplicaFate, ReplicaLoss
+from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.rng import SystemRng
-from tidelog.log.lost_records import LostTail, keep_lost_tail, read_notes
+from tidelog.log.lost_records import LostTail, keep_lost_tail
 from tidelog.metadata import BrokerImage, MetadataDelta, MetadataImage
 from tidelog.server.membership.loss_reports import LossReports
 from tidelog.server.replication.loss_notes import LossNotes
@@ -49,21 +50,33 @@ class Reporting:
         self.told: list[TellLossesRequest] = []
         topic = SimpleNamespace(name="flights")
         role = SimpleNamespace(leader_epoch=LeaderEpoch(4), leader_replica=self)  # it leads, so all is cut off
+        partition = SimpleNamespace(
+            log=self.log,
+            log_lock=asyncio.Lock(),
+            role=role,
+            topic_id=TOPIC,
+            topic_partition=TopicPartition("flights", 0),
+            opened_end_offset=1,
+        )
+        self.newest: Any = SimpleNamespace(topic_by_id=lambda _: topic, losses={})
         broker: Any = SimpleNamespace(
             broker_id=US,
             replication=SimpleNamespace(loss_notes=self.notes),
             add_listener=lambda _: None,
-            newest_image=SimpleNamespace(topic_by_id=lambda _: topic, losses={}),
-            replica_of=lambda _: SimpleNamespace(log=self.log, log_lock=asyncio.Lock(), role=role),
+            newest_image=self.newest,
+            replica_of=lambda _: partition,
+            partitions=[partition],
         )
         channel: Any = SimpleNamespace(request=self._request)
         self.reports = LossReports(
             broker,
             lambda: self.broker_epoch,
             channel,
+            clock=SystemClock(),
             disk=self.disk,
             executor=InlineExecutor(),
             rng=SystemRng(),
+            retention_check_interval_ms=300_000,
             tasks=self.tasks,
         )
 
@@ -75,9 +88,10 @@ class Reporting:
         registered: Any = SimpleNamespace(broker_epoch=BrokerEpoch(registered_at))
         brokers: dict[BrokerId, BrokerImage] = {US: registered}
         changed = {loss.id: loss for loss in losses}
-        delta: Any = SimpleNamespace(changed_losses=set(changed))
+        delta: Any = SimpleNamespace(changed_losses=set(changed), changed_partitions={})
         told: MetadataDelta = delta
         self.image = replace(self.image, brokers=brokers, losses={**self.image.losses, **changed})
+        self.newest.losses = self.image.losses
         self.reports.on_image_changed(told, self.image)
 
 
@@ -88,10 +102,10 @@ def test_what_is_opened_while_a_broker_registers_again_awaits_it_all_the_same() 
         reporting = Reporting()
         reporting.learn(30, entry(0))
         reporting.learn(31, entry(1))
-        assert set(reporting.notes.awaited) == {(TOPIC, 0)}
+        await until(lambda: set(reporting.notes.awaited) == {(TOPIC, 0)})
         reporting.broker_epoch = BrokerEpoch(31)
         reporting.learn(31, entry(2))
-        assert set(reporting.notes.awaited) == {(TOPIC, 0), (TOPIC, 1), (TOPIC, 2)}
+        await until(lambda: set(reporting.notes.awaited) == {(TOPIC, 0), (TOPIC, 1), (TOPIC, 2)})
         await reporting.tasks.end()
 
     asyncio.run(story())
@@ -115,7 +129,7 @@ def test_what_was_cut_off_before_a_crash_is_told_with_what_was_cut_off_since() -
         await until(lambda: bool(reporting.told))
         (told,) = reporting.told[0].losses
         assert (told.replica.cut_from, told.replica.end_offset) == (1, 3)
-        await until(lambda: read_notes(reporting.disk, DIRECTORY) == [])
+        await until(lambda: not [name for name in reporting.disk.list(DIRECTORY) if name.endswith(".loss")])
         await reporting.tasks.end()
 
     asyncio.run(story())

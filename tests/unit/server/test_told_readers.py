@@ -5,14 +5,20 @@ from __future__ import annotations
 from uuid import UUID
 
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
-from tidelog.server.api.told_readers import CLIENT_ID_LENGTH_MAX, READERS_MAX, READERS_PER_HOST_MAX, Reader, ToldReaders
+from tidelog.server.api.told_readers import (
+    CLIENT_ID_LENGTH_MAX,
+    READERS_MAX,
+    READERS_PER_HOST_MAX,
+    ReaderName,
+    ToldReaders,
+)
 
 FLIGHTS, TOPIC = TopicPartition("flights", 0), TopicId(UUID(int=7))
 AT_30 = LeaderEpoch(3), Offset(30)
 
 
 def told(readers: ToldReaders, client_id: str, host: str = "10.0.0.1", now_ms: int = 0) -> None:
-    readers.note(FLIGHTS, TOPIC, Reader(client_id, host), AT_30, now_ms)
+    readers.note(FLIGHTS, TOPIC, ReaderName(client_id, host), AT_30, now_ms)
 
 
 def test_a_reader_is_one_row_however_often_it_is_told() -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
-from tidelog.base.errors import Code, KafkaError, UnsupportedVersionError
+from tidelog.base.errors import Code, KafkaError, TidelogError, UnsupportedVersionError
 from tidelog.base.ids import BrokerId, TopicId, TopicPartition
 from tidelog.base.losses import Loss, LossId
 from tidelog.base.ports import Buffer
@@ -31,7 +31,7 @@ from tidelog.wire.messages.losses import loss_of
 
 R = TypeVar("R")
 
-LOSSES_PER_REQUEST_MAX = 1_000
+LOSSES_PER_REQUEST_MAX = 100
 GROUPS_AT_ONCE = 16
 
 
@@ -80,10 +80,12 @@ class LossReaders(NamedTuple):
         groups: those that committed in the partition, by name.
         told: readers that brokers told, since those brokers started; a reader that commits nothing is known by this
             alone.
+        unanswered: brokers and groups that could not be asked, and why: there may be more.
     """
 
     groups: tuple[GroupStanding, ...]
     told: tuple[ToldReader, ...]
+    unanswered: tuple[str, ...] = ()
 
 
 def keeper_of(loss: Loss, broker_id: int | None) -> BrokerId:
@@ -121,17 +123,17 @@ class LossAdministration:
         names = None if topics is None else sorted(set(topics))
 
         async def send_request() -> LossAccount:
-            found: list[Loss] = []
+            found: dict[LossId, Loss] = {}  # a page may come twice, where entries were forgotten meanwhile
             after: list[LossCursor] = []
             connection = await self._cluster.any_broker()
             while True:
                 request = DescribeLossesRequest(topics=names, open_only=open_only, after=after)
                 response = await self._request(connection, request, DescribeLossesResponse)
                 raise_first([refused(response.error_code, "the account of losses", response.error_message)])
-                found += map(loss_of, response.losses)
+                found.update((loss.id, loss) for loss in map(loss_of, response.losses))
                 after = response.next
                 if not after:
-                    return LossAccount(tuple(found), response.open_count, response.closed_count)
+                    return LossAccount(tuple(found.values()), response.open_count, response.closed_count)
 
         return await self._cluster.retrying("describe losses", send_request)
 
@@ -155,20 +157,22 @@ class LossAdministration:
             await self._cluster.retrying("acknowledge losses", send_request)
 
     async def readers(self, losses: Sequence[Loss]) -> dict[LossId, LossReaders]:
-        partitions = sorted({loss.topic_partition for loss in losses})
-        told = await self._told(sorted({partition.topic for partition in partitions}))
-        committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
-        listed = [each.group_id for each in await self._groups.list_groups(()) if each.type != "share"]
-        for start in range(0, len(listed), GROUPS_AT_ONCE):
-            some = listed[start : start + GROUPS_AT_ONCE]
-            offsets = await asyncio.gather(*(self._groups.list_group_offsets(each, partitions) for each in some))
-            committed.update(zip(some, offsets, strict=True))
+        topics = sorted({loss.topic for loss in losses})
+        await self._cluster.retrying("list brokers", lambda: self._cluster.fetch_metadata(topics))
+        known = self._cluster.metadata.topics
+        present = {name: known[name].topic_id for name in topics if name in known}
+        unanswered: list[str] = []
+        told = await self._told(topics, unanswered)
+        committed = await self._committed(
+            sorted({loss.topic_partition for loss in losses if present.get(loss.topic) == loss.topic_id}), unanswered
+        )
         return {
             loss.id: LossReaders(
                 tuple(
                     GroupStanding(group_id, standing_of(loss, found), found.offset, found.leader_epoch)
                     for group_id, offsets in sorted(committed.items())
-                    if (found := offsets.get(loss.topic_partition)) is not None
+                    if present.get(loss.topic) == loss.topic_id
+                    and (found := offsets.get(loss.topic_partition)) is not None
                 ),
                 tuple(
                     one
@@ -177,25 +181,48 @@ class LossAdministration:
                     and one.topic_partition.partition == loss.partition
                     and one.leader_epoch < loss.leader_epoch
                 ),
+                tuple(unanswered),
             )
             for loss in losses
         }
 
-    async def _told(self, topics: list[str]) -> list[ToldReader]:
+    async def _committed(
+        self, partitions: list[TopicPartition], unanswered: list[str]
+    ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+        """What each group committed, by group. A topic that was made anew has other records, and other commits."""
+        if not partitions:
+            return {}
+        try:
+            listed = [each.group_id for each in await self._groups.list_groups(()) if each.type != "share"]
+        except TidelogError as error:
+            unanswered.append(f"the list of groups: {error}")
+            return {}
+        committed = {}
+        for start in range(0, len(listed), GROUPS_AT_ONCE):
+            some = listed[start : start + GROUPS_AT_ONCE]
+            asked = (self._groups.list_group_offsets(each, partitions) for each in some)
+            for group_id, answer in zip(some, await asyncio.gather(*asked, return_exceptions=True), strict=True):
+                if isinstance(answer, TidelogError):
+                    unanswered.append(f"group {group_id}: {answer}")
+                elif isinstance(answer, BaseException):
+                    raise answer
+                else:
+                    committed[group_id] = answer
+        return committed
+
+    async def _told(self, topics: list[str], unanswered: list[str]) -> list[ToldReader]:
         """By every broker that is up, who was told longest ago first."""
-        await self._cluster.retrying("list brokers", lambda: self._cluster.fetch_metadata([]))
         told: list[ToldReader] = []
         for broker_id in sorted(self._cluster.metadata.brokers):
-
-            async def send_request(broker_id: BrokerId = broker_id) -> DescribeToldReadersResponse:
+            try:
                 connection = await self._cluster.broker(broker_id)
                 response = await self._request(
                     connection, DescribeToldReadersRequest(topics=topics), DescribeToldReadersResponse
                 )
                 raise_first([refused(response.error_code, "readers that were told", None)])
-                return response
-
-            response = await self._cluster.retrying("ask who was told", send_request)
+            except TidelogError as error:
+                unanswered.append(f"broker {broker_id}: {error}")
+                continue
             told += (
                 ToldReader(
                     TopicPartition(row.topic, row.partition_index),

@@ -20,7 +20,10 @@ READERS_PER_HOST_MAX = 1_000
 CLIENT_ID_LENGTH_MAX = 200
 
 
-class Reader(NamedTuple):
+_Key = tuple[TopicId, PartitionIndex, str, str]
+
+
+class ReaderName(NamedTuple):
     """What is known of whoever fetches."""
 
     client_id: str
@@ -58,8 +61,8 @@ class ToldReaders:
     """See the module. To be used on one event loop."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[TopicId, PartitionIndex, str, str], ToldReader] = {}  # told last comes last
-        self._per_host: dict[str, int] = {}
+        self._rows: dict[_Key, ToldReader] = {}  # told last comes last
+        self._by_host: dict[str, dict[_Key, None]] = {}  # likewise
 
     def __iter__(self) -> Iterator[ToldReader]:
         return iter(self._rows.values())
@@ -68,7 +71,7 @@ class ToldReaders:
         self,
         topic_partition: TopicPartition,
         topic_id: TopicId,
-        reader: Reader,
+        reader: ReaderName,
         diverging: tuple[LeaderEpoch, Offset],
         now_ms: int,
         *,
@@ -78,23 +81,24 @@ class ToldReaders:
         client_id, host = reader.client_id[:CLIENT_ID_LENGTH_MAX], reader.host
         key = topic_id, topic_partition.partition, client_id, host
         row = self._rows.pop(key, None)
+        of_host = self._by_host.setdefault(host, {})
         if row is None:
             row = ToldReader(topic_partition, topic_id, client_id, host, *diverging, has_compared, 0, now_ms, now_ms)
-            self._per_host[host] = self._per_host.get(host, 0) + 1
+        of_host.pop(key, None)
+        of_host[key] = None
         row.leader_epoch, row.end_offset = diverging
         row.has_compared = has_compared
         row.count += 1
         row.last_ms = now_ms
         self._rows[key] = row
-        if self._per_host[host] > READERS_PER_HOST_MAX:
-            self._forget(next(known for known in self._rows if known[3] == host))
+        if len(of_host) > READERS_PER_HOST_MAX:
+            self._forget(next(iter(of_host)))
         elif len(self._rows) > READERS_MAX:
             self._forget(next(iter(self._rows)))
 
-    def _forget(self, key: tuple[TopicId, PartitionIndex, str, str]) -> None:
+    def _forget(self, key: _Key) -> None:
         del self._rows[key]
-        left = self._per_host[key[3]] - 1
-        if left:
-            self._per_host[key[3]] = left
-        else:
-            del self._per_host[key[3]]
+        of_host = self._by_host[key[3]]
+        del of_host[key]
+        if not of_host:
+            del self._by_host[key[3]]

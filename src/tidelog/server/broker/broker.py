@@ -128,8 +128,6 @@ class Broker:
         self.stops = StopOrders(self, files, executor)
         self.lost: dict[ListedReplica, LostReplicaLog] = {}
         """Replicas whose logs are gone. They have no role until `begin_anew`, and nothing is made in their place."""
-        self.begun_anew: set[ListedReplica] = set()
-        """Of those, the ones that began anew since this process started."""
         self._is_registered = False
         self._are_strays_aside = False
         self._has_just_registered = False
@@ -353,7 +351,8 @@ class Broker:
         """
         async with self.image_lock:
             await self._files.opening.accept_losses(replicas)
-            self.begun_anew.update(replicas)
+            for topic_id, index in replicas:
+                self.replication.loss_notes.on_begun_anew((topic_id, PartitionIndex(index)))
             ours = []
             for topic_id, index in replicas:
                 lost = self.lost.pop((topic_id, index), None)

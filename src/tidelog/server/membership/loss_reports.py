@@ -16,10 +16,9 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 
 from tidelog.base.errors import Code, DiskError, TidelogError
-from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
 from tidelog.base.losses import LossId, ReplicaFate, ReplicaLoss
 from tidelog.base.ports import Clock, Disk, Executor, Rng
 from tidelog.log.lost_records import kept_files, read_notes, remove_notes, remove_uncut, what_is_gone
@@ -37,8 +36,9 @@ from tidelog.wire.messages.losses import replica_entry_of
 
 logger = logging.getLogger("tidelog.server.losses")
 
-LOSSES_PER_REQUEST_MAX = 200
-"""A millisecond or two of the controller's event loop."""
+LOSSES_PER_REQUEST_MAX = 100
+"""Some milliseconds of the controller's event loop, in several steps."""
+DIRECTORIES_AT_ONCE = 100
 TIMEOUT_MS = 30_000
 BACKOFF_MS = 50
 BACKOFF_MS_MAX = 2_000
@@ -82,9 +82,10 @@ class LossReports(BrokerListener):
         self._retention: asyncio.Task[None] | None = None
         self._has_looked = False
         self._unlooked: list[LossId] = []
-        self._unread: set[LossId] = set()  # may have been noted before this process began
-        self._older: set[LossId] = set()  # than this process
-        self._told: set[LossId] = set()  # which the image does not show yet
+        self._has_begun = False
+        self._unread: dict[str, Partition] = {}  # by directory: something may have been noted before this process began
+        self._opened_before: set[LossId] = set()  # entries that are older than this process
+        self._told: set[LossId] = set()  # rows of whole logs, which the image does not show yet
         self._kept: dict[LossId, ReplicaLoss] = {}  # own rows with records in a file, the oldest first
         self._kept_size_bytes = 0
         self._look_seconds = 0.0
@@ -106,7 +107,10 @@ class LossReports(BrokerListener):
         if not self._has_looked:
             self._has_looked = True
             self._unlooked = list(image.losses)
-            self._older.update(self._unlooked)
+            if not self._has_begun:
+                self._has_begun = True
+                self._opened_before.update(self._unlooked)
+                self._unread = {each.log.directory: each for each in self._broker.partitions}
         for loss_id in delta.changed_losses:
             self._look_at(loss_id, image)
         if delta.changed_losses or delta.changed_partitions or self._unlooked:
@@ -130,9 +134,9 @@ class LossReports(BrokerListener):
         self._expired.discard(loss_id)
         if row is None or row.fate is not ReplicaFate.AWAITED:
             self._notes.await_no_more(loss_id)
-            self._older.discard(loss_id)
-        elif self._notes.await_told(loss_id):
-            self._unread.add(loss_id)
+            self._opened_before.discard(loss_id)
+        else:
+            self._notes.await_told(loss_id)
         if row is not None and row.kept_size_bytes:
             self._kept[loss_id] = row
             self._kept_size_bytes += row.kept_size_bytes
@@ -148,7 +152,7 @@ class LossReports(BrokerListener):
     def _has_work(self) -> bool:
         notes = self._notes
         is_to_drop = self._forgotten or self._expired or self._excess_size_bytes > 0
-        return bool(self._unlooked or notes.awaited or notes.untold or is_to_drop)
+        return bool(self._unlooked or self._unread or notes.awaited or notes.untold or is_to_drop)
 
     @property
     def _excess_size_bytes(self) -> int:
@@ -204,17 +208,34 @@ class LossReports(BrokerListener):
             pass
 
     async def _read_notes(self) -> None:
-        while self._unread:
-            some = list(islice(self._unread, LOSSES_PER_REQUEST_MAX))
-            self._unread.difference_update(some)
-            directories = {found.log.directory for loss_id in some if (found := self._partition(loss_id)) is not None}
-            for loss_id, row in await self._executor.run(partial(self._notes_in, directories)):
-                partition = self._partition(loss_id)
-                gone = row if partition is None else what_is_gone(partition.log, row)
-                if gone is not None:
-                    self._notes.note(loss_id, gone)
-                elif partition is not None:
-                    await self._forget_uncut(partition, loss_id, row)
+        """Of all logs once, a few at a time. A directory that cannot be read is tried again, and tells nothing."""
+        unread = list(self._unread.items())
+        for start in range(0, len(unread), DIRECTORIES_AT_ONCE):
+            some = dict(unread[start : start + DIRECTORIES_AT_ONCE])
+            for directory, notes in (await self._executor.run(partial(self._notes_in, some))).items():
+                partition = self._unread.pop(directory)
+                for loss_id, row in notes:
+                    gone = what_is_gone(partition.log, row)
+                    if gone is not None:
+                        self._notes.note(loss_id, gone)
+                    else:
+                        await self._forget_uncut(partition, loss_id, row)
+
+    def _notes_in(self, logs: Mapping[str, Partition]) -> dict[str, list[tuple[LossId, ReplicaLoss]]]:
+        """On a thread. What cannot be read is left out."""
+        found = {}
+        for directory, partition in logs.items():
+            try:
+                found[directory] = read_notes(
+                    self._disk,
+                    directory,
+                    topic_id=partition.topic_id,
+                    partition=partition.topic_partition.partition,
+                    broker_id=self._broker_id,
+                )
+            except DiskError as error:
+                logger.warning("what was noted of lost records cannot be read: %s", error)
+        return found
 
     async def _forget_uncut(self, partition: Partition, loss_id: LossId, row: ReplicaLoss) -> None:
         """What was noted is in the log yet. If it is to be cut off it is noted again; so the note has to go before."""
@@ -231,16 +252,6 @@ class LossReports(BrokerListener):
         except DiskError as error:
             logger.debug("a note of records that are there stays: %s", error)
 
-    def _notes_in(self, directories: set[str]) -> list[tuple[LossId, ReplicaLoss]]:
-        """On a thread. What cannot be read stays where it is."""
-        found = []
-        for directory in sorted(directories):
-            try:
-                found += read_notes(self._disk, directory)
-            except DiskError as error:
-                logger.warning("what was noted of lost records cannot be read: %s", error)
-        return found
-
     def _partition(self, loss_id: LossId) -> Partition | None:
         topic = self._broker.newest_image.topic_by_id(loss_id.topic_id)
         return None if topic is None else self._broker.replica_of(TopicPartition(topic.name, loss_id.partition))
@@ -248,17 +259,20 @@ class LossReports(BrokerListener):
     async def _ready(self) -> dict[LossId, ReplicaLoss]:
         """What can be told now."""
         rows: dict[LossId, ReplicaLoss] = {}
-        awaited = [
+        awaited = (
             LossId(*replica, leader_epoch) for replica, epochs in self._notes.awaited.items() for leader_epoch in epochs
-        ]
-        async for loss_id in in_turns([*awaited, *(each for each in self._notes.untold if each not in awaited)]):
+        )
+        async for loss_id in in_turns(list(dict.fromkeys((*awaited, *self._notes.untold)))):
             if len(rows) >= LOSSES_PER_REQUEST_MAX:
                 break
-            if loss_id in self._told:
+            row = self._notes.untold.get(loss_id)
+            if row is None and loss_id in self._told:
                 continue
             partition = self._partition(loss_id)
-            if partition is not None and _is_settled(partition, loss_id.leader_epoch):
-                row = self._notes.untold.get(loss_id)
+            if partition is None:
+                if row is not None:
+                    rows[loss_id] = row  # it was taken away meanwhile, and is not cut any more
+            elif partition.log.directory not in self._unread and _is_settled(partition, loss_id.leader_epoch):
                 rows[loss_id] = self._uncut(partition, loss_id) if row is None else row
         excess = self._excess_size_bytes
         kept = list(self._kept.items()) if excess > 0 or self._expired else []
@@ -273,15 +287,16 @@ class LossReports(BrokerListener):
 
     def _uncut(self, partition: Partition, loss_id: LossId) -> ReplicaLoss:
         """The row of a replica from which nothing was cut off."""
-        replica = loss_id.topic_id, loss_id.partition
-        was_opened_since = loss_id in self._older or replica in self._broker.begun_anew
-        if was_opened_since and partition.opened_end_offset == 0:
+        loss = self._broker.newest_image.losses.get(loss_id)
+        leads = partition.role.leader_replica is not None
+        if leads and (loss is None or loss.leader in (None, self._broker_id)):
+            entries = partition.log.lineage.entries
+            starts = (entry.start_offset for entry in entries if entry.leader_epoch >= loss_id.leader_epoch)
+            return ReplicaLoss(self._broker_id, ReplicaFate.LED, next(starts, partition.log.log_end_offset))
+        was_empty = loss_id in self._opened_before and partition.opened_end_offset == 0
+        if was_empty or loss_id in self._notes.begun_anew:
             return ReplicaLoss(self._broker_id, ReplicaFate.EMPTY)
-        if partition.role.leader_replica is None:
-            return ReplicaLoss(self._broker_id, ReplicaFate.WHOLE)
-        entries = partition.log.lineage.entries
-        starts = (entry.start_offset for entry in entries if entry.leader_epoch >= loss_id.leader_epoch)
-        return ReplicaLoss(self._broker_id, ReplicaFate.LED, next(starts, partition.log.log_end_offset))
+        return ReplicaLoss(self._broker_id, ReplicaFate.WHOLE)
 
     async def _drop(self, loss_id: LossId) -> None:
         """Remove what is kept of a loss."""
@@ -321,7 +336,11 @@ class LossReports(BrokerListener):
         noted = [loss_id for loss_id, row in rows.items() if self._notes.untold.get(loss_id) is row]
         for loss_id in noted:
             del self._notes.untold[loss_id]
-        self._told.update(loss_id for loss_id in rows if not self._is_shown(loss_id, rows[loss_id]))
+        for loss_id, row in rows.items():
+            if row.fate is not ReplicaFate.CUT and not self._is_shown(loss_id, row):
+                self._told.add(loss_id)
+            elif loss_id in self._kept and not row.kept_size_bytes:
+                self._kept_size_bytes -= self._kept.pop(loss_id).kept_size_bytes
         directories = [
             (partition.log.directory, loss_id.leader_epoch, from_offset)
             for loss_id in noted

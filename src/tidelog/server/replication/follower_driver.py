@@ -60,12 +60,13 @@ class LostOffsets(NamedTuple):
     """What a truncation removes that somebody may have been promised.
 
     Attributes:
+        start_offset: None where nothing was compared.
         end_offset: exclusive.
         high_watermark: of this replica: below it all is committed; None where it does not reach up to what goes.
         unclean_epoch: the newest leader epoch from which on a leader may lack what was committed.
     """
 
-    start_offset: Offset
+    start_offset: Offset | None
     end_offset: Offset
     high_watermark: Offset | None
     first_epoch: LeaderEpoch | None
@@ -359,7 +360,7 @@ class FollowerDriver(PartitionRole):
                 "%s: begins anew at offset %d, where the leader's log starts: all that is here ends at offset %d",
                 *(self.partition.topic_partition, truncation.end_offset, end),
             )
-            return None
+            return self._uncompared(end)
         unclean_epoch, last_epoch = self.replica.unclean_epoch, log.lineage.epoch_at(Offset(end - 1))
         is_unclean = unclean_epoch is not None and (last_epoch is None or last_epoch < unclean_epoch)
         high_watermark = truncation.below_high_watermark
@@ -383,10 +384,20 @@ class FollowerDriver(PartitionRole):
             logger.warning("RECORDS ARE LOST: %s. Of these, acknowledged ones are lost: %s", what, cause)
         else:
             logger.info("%s; they were not committed", what)
+        if last_epoch is None:
+            return self._uncompared(end)
         if unclean_epoch is None or not (is_unclean or committed):
             return None
         first_epoch = log.lineage.epoch_at(Offset(start))
         return LostOffsets(Offset(start), Offset(end), high_watermark, first_epoch, last_epoch, unclean_epoch)
+
+    def _uncompared(self, end_offset: Offset) -> LostOffsets | None:
+        """All that is here goes, and nobody compared it: after an unclean election, records may have been lost so."""
+        log, unclean_epoch = self.partition.log, self.replica.unclean_epoch
+        last_epoch = log.lineage.epoch_at(Offset(end_offset - 1))
+        if unclean_epoch is None or (last_epoch is not None and last_epoch >= unclean_epoch):
+            return None
+        return LostOffsets(None, end_offset, self.high_watermark, None, last_epoch, unclean_epoch)
 
     def _log_truncated_transactions(self) -> None:
         """Say whose transactions are not what their coordinators believe (rule 10).

@@ -251,7 +251,7 @@ class Replication:
         noted = await self._logs.truncate(
             partition, truncation, on_log_truncating=self._broker.on_log_truncating, tail=tail
         )
-        if tail is not None:
+        if tail is not None and (tail.replica.cut_from is not None or self.loss_notes.awaits(tail.loss_id)):
             self.loss_notes.note(tail.loss_id, noted or tail.replica)
 
     def _tail(self, partition: Partition, lost: LostOffsets) -> LostTail:
@@ -260,14 +260,14 @@ class Replication:
         )
         replica = ReplicaLoss(
             self._broker_id,
-            ReplicaFate.CUT,
+            ReplicaFate.UNCOMPARED if lost.start_offset is None else ReplicaFate.CUT,
             lost.end_offset,
             lost.start_offset,
             lost.high_watermark,
             lost.first_epoch,
             lost.last_epoch,
         )
-        return LostTail(loss_id, replica, self.loss_notes.kept_size_bytes_max)
+        return LostTail(loss_id, replica, self.loss_notes.room_size_bytes())
 
     async def flush(self, partition: Partition) -> None:
         """Return once all that was appended is synced. Raises DiskError."""

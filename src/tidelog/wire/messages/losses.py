@@ -9,6 +9,7 @@ from tidelog.base.losses import Loss, LossCause, ReplicaFate, ReplicaLoss
 from tidelog.wire.schema import array, field, int8, int32, int64, string, struct, uuid
 
 NONE = -1
+CAUSES, FATES = frozenset(LossCause), frozenset(ReplicaFate)
 
 
 @struct
@@ -17,7 +18,9 @@ class ReplicaLossEntry:
 
     broker_id: int = field(int32, doc="Whose it is.")
     fate: int = field(
-        int8, default=0, doc="0 awaited, 1 it led, 2 it was whole, 3 it was cut, 4 it left, 5 it was empty."
+        int8,
+        default=0,
+        doc="0 awaited, 1 it led, 2 not cut, 3 cut, 4 it left, 5 empty, 6 thrown away uncompared.",
     )
     end_offset: int = field(int64, default=NONE, doc="Of its log before it was cut, exclusive.")
     cut_from: int = field(int64, default=NONE, doc="Its records from here on were cut off.")
@@ -71,7 +74,7 @@ def loss_of(entry: LossEntry) -> Loss:
         TopicId(entry.topic_id),
         PartitionIndex(entry.partition_index),
         LeaderEpoch(entry.leader_epoch),
-        LossCause(entry.cause) if entry.cause in set(LossCause) else LossCause.FOUND,
+        LossCause(entry.cause) if entry.cause in CAUSES else LossCause.FOUND,
         None if entry.leader_id < 0 else BrokerId(entry.leader_id),
         entry.opened_ms,
         tuple(replica_loss_of(one) for one in entry.replicas),
@@ -103,7 +106,7 @@ def replica_loss_of(entry: ReplicaLossEntry) -> ReplicaLoss:
     """The inverse of `replica_entry_of`; see `loss_of`."""
     return ReplicaLoss(
         BrokerId(entry.broker_id),
-        ReplicaFate(entry.fate) if entry.fate in set(ReplicaFate) else ReplicaFate.LEFT,
+        ReplicaFate(entry.fate) if entry.fate in FATES else ReplicaFate.AWAITED,
         _offset(entry.end_offset),
         _offset(entry.cut_from),
         _offset(entry.high_watermark),

@@ -25,7 +25,7 @@ from tidelog.server.api.fetch_sessions import PARTITION_BYTES, FetchSession, beg
 from tidelog.server.api.leader_hints import endpoints_of
 from tidelog.server.api.long_requests import forget_lists
 from tidelog.server.api.request_context import RequestContext, code_of
-from tidelog.server.api.told_readers import Reader
+from tidelog.server.api.told_readers import ReaderName
 from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse, NodeEndpoint
 
 if TYPE_CHECKING:
@@ -141,9 +141,9 @@ def _with_leaders(
     response: FetchResponse, node: DataApi, reading: FetchReading, context: RequestContext
 ) -> FetchResponse:
     for partition, diverging in reading.told:
-        reader = Reader(context.header.client_id or "", context.connection.peer.rpartition(":")[0])
+        told = ReaderName(context.header.client_id or "", context.connection.peer.rpartition(":")[0])
         now_ms = node.clock.wall_ms()
-        node.told_readers.note(partition.topic_partition, partition.topic_id, reader, diverging, now_ms)
+        node.told_readers.note(partition.topic_partition, partition.topic_id, told, diverging, now_ms)
     reading.told.clear()
     if reading.leaders and context.api_version >= LEADERS_FROM_VERSION:
         name = context.connection.listener_name

@@ -20,8 +20,8 @@ from tidelog.wire.messages.api_10001_acknowledge_losses import (
 if TYPE_CHECKING:
     from tidelog.server.api.ports import ControllerApi
 
-LOSSES_MAX = 1_000
-"""Entries in a request."""
+LOSSES_MAX = 100
+"""Entries in a request: each is some milliseconds of the event loop by the time that all nodes have it."""
 
 
 async def handle(

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from tidelog.server.api.ports import ControllerApi
 
 
+PIECE = 25
+"""Entries that are decided at once: a few milliseconds."""
+
+
 async def handle(node: ControllerApi, request: TellLossesRequest, context: RequestContext) -> TellLossesResponse:
     del context
     told = [
@@ -37,9 +41,8 @@ async def handle(node: ControllerApi, request: TellLossesRequest, context: Reque
 
     try:
         controller = node.controller
-        size = controller.journal.speculative.settings.partition_changes_max
         await controller.request_in_pieces(
-            [partial(decide, piece=told[start : start + size]) for start in range(0, max(len(told), 1), size)]
+            [partial(decide, piece=told[start : start + PIECE]) for start in range(0, max(len(told), 1), PIECE)]
         )
     except KafkaError as error:
         return TellLossesResponse(error_code=code_of(error, f"TellLosses of broker {broker_id}"))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.server.api.request_context import RequestContext, code_of
-from tidelog.server.api.told_readers import Reader
+from tidelog.server.api.told_readers import ReaderName
 from tidelog.wire.messages.api_23_offset_for_leader_epoch import (
     DEBUGGING_CONSUMER_REPLICA_ID,
     EpochEndOffset,
@@ -66,7 +66,7 @@ def _note_reader(
     """Records of its epoch may be lost: it compares its position with what it is told."""
     state = node.image.partition(*partition.topic_partition)
     if state is not None and state.unclean_epoch is not None and leader_epoch < state.unclean_epoch:
-        reader = Reader(context.header.client_id or "", context.connection.peer.rpartition(":")[0])
+        reader = ReaderName(context.header.client_id or "", context.connection.peer.rpartition(":")[0])
         now_ms = node.clock.wall_ms()
         node.told_readers.note(partition.topic_partition, partition.topic_id, reader, known, now_ms, has_compared=True)
 
