@@ -105,11 +105,10 @@ ROWS: dict[str, tuple[Stat | Graph, ...]] = {
             ORANGE,
         ),
         Stat(
-            "Losses in 24 h",
-            'sum(increase(tidelog_truncated_records_total{@,committed!="no"}[24h])) '
-            "+ sum(increase(tidelog_unclean_leader_elections_total{@}[24h]))",
-            ((None, GREEN), (0.001, RED)),  # an increase is estimated
-            "Unclean elections, and records that replicas had and truncated after them.",
+            "Losses",
+            "max(tidelog_losses_unacknowledged{@})",
+            ((None, GREEN), (1, RED)),
+            "Entries of the account of losses that no operator has acknowledged: tidelog losses list shows them.",
         ),
     ),
     "Produce and fetch": (

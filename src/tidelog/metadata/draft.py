@@ -59,6 +59,7 @@ class MetadataDraft:
         "open_loss_count",
         "topics_by_id",
         "topics_by_name",
+        "unacknowledged_loss_count",
     )
 
     def __init__(self, base: MetadataView) -> None:
@@ -71,6 +72,7 @@ class MetadataDraft:
         self.features: dict[str, int] = base.features  # type: ignore[assignment]
         self.losses: dict[LossId, Loss] = base.losses  # type: ignore[assignment]
         self.open_loss_count = base.open_loss_count
+        self.unacknowledged_loss_count = base.unacknowledged_loss_count
         self.next_producer_id = base.next_producer_id
         self._owned: set[str] = set()  # names of the mappings above that nobody else sees
         self._growing: dict[TopicId, list[PartitionImage]] = {}  # partitions that nobody else sees
@@ -90,6 +92,7 @@ class MetadataDraft:
             self.controllers,
             self.losses,
             self.open_loss_count,
+            self.unacknowledged_loss_count,
         )
 
     def clone(self) -> MetadataDraft:
@@ -249,6 +252,7 @@ class MetadataDraft:
             self._forget_loss(loss.id, stays=True)
             self.losses[loss.id] = loss
             self.open_loss_count += loss.is_open
+            self.unacknowledged_loss_count += loss.acknowledged_ms is None
         for gone in record.forgotten_losses:
             loss_id = LossId(
                 TopicId(gone.topic_id), PartitionIndex(gone.partition_index), LeaderEpoch(gone.leader_epoch)
@@ -260,6 +264,7 @@ class MetadataDraft:
         known = self.losses.get(loss_id)
         if known is not None:
             self.open_loss_count -= known.is_open
+            self.unacknowledged_loss_count -= known.acknowledged_ms is None
             if not stays:
                 del self.losses[loss_id]
 

@@ -140,6 +140,8 @@ class MetadataView(Protocol):
     def losses(self) -> Mapping[LossId, Loss]: ...
     @property
     def open_loss_count(self) -> int: ...
+    @property
+    def unacknowledged_loss_count(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,8 @@ class MetadataImage:
     """The account of losses, the oldest entry first; of topics that may be gone by now."""
     open_loss_count: int = 0
     """How many of its entries are open."""
+    unacknowledged_loss_count: int = 0
+    """How many no operator has acknowledged."""
 
     @staticmethod
     def empty() -> MetadataImage:

@@ -428,7 +428,24 @@ def _about_metadata(node: ObservedNode) -> Iterator[Metric]:
         "Elections of leaders that may lack committed records, by this controller while it was active.",
         node.unclean_elections,
     )
+    yield from _about_losses(node.image)
     yield _gauge("tidelog_brokers", "Brokers in the metadata that are not fenced.", _active_brokers(node))
+
+
+def _about_losses(image: MetadataImage) -> Iterator[Metric]:
+    """The account of losses, as this node's metadata has it."""
+    is_open = image.open_loss_count
+    losses = GaugeMetricFamily(
+        "tidelog_losses", "Entries of the account of losses: open while a replica is awaited.", labels=["state"]
+    )
+    losses.add_metric(["open"], is_open)
+    losses.add_metric(["closed"], len(image.losses) - is_open)
+    yield losses
+    yield _gauge(
+        "tidelog_losses_unacknowledged",
+        "Entries of the account of losses that no operator has acknowledged.",
+        image.unacknowledged_loss_count,
+    )
 
 
 def _about_quorum(node: ObservedNode) -> Iterator[Metric]:
