@@ -38,6 +38,8 @@ logger = logging.getLogger("tidelog.server.losses")
 
 LOSSES_PER_REQUEST_MAX = 100
 """Some milliseconds of the controller's event loop, in several steps."""
+TOLD_AT_ONCE_MAX = 2_000
+"""In several requests, before it is looked again what there is to tell."""
 DIRECTORIES_AT_ONCE = 100
 TIMEOUT_MS = 30_000
 BACKOFF_MS = 50
@@ -193,19 +195,22 @@ class LossReports(BrokerListener):
                 began = asyncio.get_running_loop().time()
                 rows = await self._ready()
                 self._look_seconds = asyncio.get_running_loop().time() - began
-                waited = 0 if rows and await self._tell(rows) else waited + 1
+                waited = 0 if rows and await self._tell_in_portions(rows) else waited + 1
         finally:
             self._task = None
 
     async def _rest(self, waited: int) -> None:
-        """Until there may be something to tell: an entry that waits for a leader is looked at less and less often."""
+        """Until there may be more to tell: an entry that waits for a leader is looked at less and less often."""
         self._has_news.clear()
+        if not waited:
+            await asyncio.sleep(BACKOFF_MS / 1000)  # what comes in a few images is told together
+            return
         try:
             async with asyncio.timeout(self._backoff.delay_ms(min(waited, 10)) / 1000):
                 await self._has_news.wait()
-            await asyncio.sleep(max(BACKOFF_MS / 1000, REST_FACTOR * self._look_seconds))  # more may come at once
         except TimeoutError:
             pass
+        await asyncio.sleep(max(BACKOFF_MS / 1000, REST_FACTOR * self._look_seconds))
 
     async def _read_notes(self) -> None:
         """Of all logs once, a few at a time. A directory that cannot be read is tried again, and tells nothing."""
@@ -263,7 +268,7 @@ class LossReports(BrokerListener):
             LossId(*replica, leader_epoch) for replica, epochs in self._notes.awaited.items() for leader_epoch in epochs
         )
         async for loss_id in in_turns(list(dict.fromkeys((*awaited, *self._notes.untold)))):
-            if len(rows) >= LOSSES_PER_REQUEST_MAX:
+            if len(rows) >= TOLD_AT_ONCE_MAX:
                 break
             row = self._notes.untold.get(loss_id)
             if row is None and loss_id in self._told:
@@ -277,7 +282,7 @@ class LossReports(BrokerListener):
         excess = self._excess_size_bytes
         kept = list(self._kept.items()) if excess > 0 or self._expired else []
         for loss_id, row in kept:
-            if len(rows) >= LOSSES_PER_REQUEST_MAX:
+            if len(rows) >= TOLD_AT_ONCE_MAX:
                 break
             if (loss_id in self._expired or excess > 0) and loss_id not in rows and loss_id not in self._told:
                 excess -= row.kept_size_bytes
@@ -312,6 +317,14 @@ class LossReports(BrokerListener):
                 self._disk.remove(path)
         except DiskError as error:
             logger.warning("lost records are kept beyond losses.kept.bytes, or retention.ms: %s", error)
+
+    async def _tell_in_portions(self, rows: dict[LossId, ReplicaLoss]) -> bool:
+        """Returns whether the account has them all."""
+        untold = list(rows.items())
+        for start in range(0, len(untold), LOSSES_PER_REQUEST_MAX):
+            if not await self._tell(dict(untold[start : start + LOSSES_PER_REQUEST_MAX])):
+                return False
+        return True
 
     async def _tell(self, rows: Mapping[LossId, ReplicaLoss]) -> bool:
         """Returns whether the account has it."""
