@@ -1,7 +1,7 @@
 """How long it takes until a loss in every one of thousands of partitions is in the account, on three nodes.
 
 Node 1 leads all partitions of a topic with two replicas, and writes alone at last; it is killed, node 2 is elected in
-each of them without its last record, and node 1 comes back. The time runs from the moment when clients are told of node 1
+each of them without its last record, and node 1 comes back. The time runs from the moment when clients are told of it
 until no entry is open: it compares its logs with those of node 2, keeps and notes what it cuts off, and tells.
 
 python bench/bench_losses.py [--quick]
@@ -50,7 +50,7 @@ def main() -> None:
     config = {"broker.session.timeout.ms": "30000", "replica.lag.time.max.ms": "3000"}
     with Cluster(3, config=config) as cluster, Admin(cluster.bootstrap_servers) as admin:
         for topic in topics:
-            replicas = dict.fromkeys(range(PARTITIONS // TOPICS), [1, 2])
+            replicas = {index: [1, 2] for index in range(PARTITIONS // TOPICS)}
             admin.create_topics([NewTopic(topic, replica_assignments=replicas, configs=CONFIGS)])
 
         def isr_is(*expected: int) -> bool:

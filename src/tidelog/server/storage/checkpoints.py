@@ -118,7 +118,8 @@ class Checkpoints:
         """Let a log forget its end."""
         with self._lock:
             log.truncate_to(end_offset)
-            self._write_recovery_points([log])
+            if log.recovery_point < self.recovery_point(log.topic_partition):  # else what is written stays true
+                self._write_recovery_points([log])
 
     def start_anew(self, log: Log, offset: Offset) -> None:
         """Let a log forget everything and go on at an offset. Until it does nobody knows where it starts: at no moment

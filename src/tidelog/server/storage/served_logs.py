@@ -20,6 +20,7 @@ from tidelog.log.lost_records import LostTail, keep_lost_tail
 from tidelog.replica import Truncation
 from tidelog.server.storage.checkpoints import Replica
 from tidelog.server.storage.log_dir import LogDir
+from tidelog.server.storage.written_together import WrittenTogether
 
 if TYPE_CHECKING:
     from tidelog.server.storage.log_files import LogFiles
@@ -49,6 +50,7 @@ class ServedLogs:
         self._log_dir_of = log_dir_of
         self._clock = clock
         self._executor = executor
+        self._high_watermarks: dict[LogDir, WrittenTogether[Replica]] = {}
 
     async def flush(self, partition: LockedReplica) -> None:
         """Return once all that was appended is synced. Raises DiskError."""
@@ -65,7 +67,7 @@ class ServedLogs:
     ) -> ReplicaLoss | None:
         """Truncate a log that follows another; return once that outlasts a loss of power.
 
-        Order: what is lost is kept and noted; what was thought committed, and is not to be kept, is so no more; the
+        Order: what was thought committed, and is not to be kept, is so no more; what is lost is kept and noted; the
         records go; the log counts as synced no further than it now is. Whoever syncs or compacts it waits.
 
         Args:
@@ -81,7 +83,17 @@ class ServedLogs:
         async with partition.log_lock:
             log_dir = self._log_dir_of[partition.topic_partition]
             on_log_truncating(partition, Offset(0) if truncation.starts_anew else truncation.end_offset)
+            if truncation.below_high_watermark is not None:
+                await self._write_high_watermark(log_dir, partition)
             return await self._executor.run(partial(_truncate, self._files.disk, log_dir, partition, truncation, tail))
+
+    async def _write_high_watermark(self, log_dir: LogDir, partition: Replica) -> None:
+        """With those of all others that wait: a checkpoint names every log of its directory. Raises DiskError."""
+        together = self._high_watermarks.get(log_dir)
+        if together is None:
+            write = log_dir.checkpoints.write_high_watermarks
+            together = self._high_watermarks[log_dir] = WrittenTogether(write, self._executor)
+        await together.write(partition)
 
     async def persist_log_starts(self, partitions: Iterable[Replica]) -> None:
         """Return once no crash can bring back what lies below the log starts. Raises DiskError.
@@ -128,8 +140,6 @@ def _truncate(
     """On a thread, which has the log for itself."""
     log = partition.log
     noted = None if tail is None else keep_lost_tail(disk, log, tail)
-    if truncation.below_high_watermark is not None:
-        log_dir.checkpoints.write_high_watermarks([partition])
     if truncation.starts_anew:
         log_dir.checkpoints.start_anew(log, truncation.end_offset)
     else:
