@@ -19,7 +19,7 @@ from tidelog import Admin, NewTopic, Producer
 from tidelog.testing import Cluster
 
 QUICK = "--quick" in sys.argv[1:]
-PARTITIONS = 500 if QUICK else 10_000
+PARTITIONS = 500 if QUICK else 5_000
 TOPICS = max(PARTITIONS // 1_000, 1)
 CONFIGS = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
 SECONDS_MAX = 300.0
