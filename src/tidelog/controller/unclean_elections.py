@@ -15,7 +15,7 @@ from tidelog.metadata.image import MetadataView
 from tidelog.metadata.records.topics import PartitionChangeRecord
 
 BY_OPERATOR = "an operator's request (ElectLeaders)"
-BY_SETTING = f"{UNCLEAN_ELECTION}=true"
+BY_SETTING = f"{UNCLEAN_ELECTION.name}=true"
 
 
 class UncleanElection(NamedTuple):

@@ -38,7 +38,7 @@ class ListenersNode(ServerProcess):
 
     def advertised(self, role: str) -> dict[ApiKey, range]:
         """The versions of each API that the listener of a role offers, as it answers itself."""
-        asked = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+        asked = ApiVersionsRequest(client_software_name="tidelog", client_software_version="1")
         with WireClient(self.ports[role]) as client:
             rows = client.ask(ApiKey.API_VERSIONS, 4, asked, ApiVersionsResponse).api_keys
         return {ApiKey(row.api_key): range(row.min_version, row.max_version + 1) for row in rows}

@@ -74,6 +74,7 @@ def test_the_setting_does_it_by_itself() -> None:
     resource = ResourceKey(ResourceType.TOPIC, "flights")
     found = run(state, state.decide_alter_configs([ConfigsToAlter(resource, (change,))]))
     assert found == [EXPECTED._replace(ordered_by=BY_SETTING)]
+    assert BY_SETTING == "unclean.leader.election.enable=true"
 
 
 def test_an_operator_gets_a_clean_election_where_there_can_be_one() -> None:

@@ -48,6 +48,7 @@ OWN = {
     "losses.retention.ms",
     "max.incremental.fetch.session.cache.partitions",
     "metadata.consistency.wait.ms.max",
+    "metrics.group.topics.max",
     "metrics.listener",
     "metrics.partitions.enable",
     "metrics.topics.max",

@@ -26,7 +26,7 @@ from tidelog.metadata import PartitionImage
 from tidelog.records import BatchBuilder
 from tidelog.records.transaction_marker import TransactionMarker
 from tidelog.replica import FollowerReplica, FollowerRequest, FollowerSettings, Truncation
-from tidelog.server.replication.follower_driver import FollowerDriver, FollowingHost, TruncatedRecords
+from tidelog.server.replication.follower_driver import FollowerDriver, FollowingHost, LostOffsets, TruncatedRecords
 from tidelog.server.replication.partition import Partition
 from tidelog.wire.primitives import ZERO_UUID
 
@@ -44,6 +44,7 @@ class Host:
         self.asked: list[FollowerRequest] = []
         self.started: list[Coroutine[object, object, None]] = []
         self.cuts: list[Truncation] = []
+        self.lost: list[LostOffsets | None] = []
         self.truncated: list[TruncatedRecords] = []
 
     def now_ms(self) -> int:
@@ -71,7 +72,8 @@ class Host:
     async def flush(self, partition: Partition) -> None:
         partition.log.flush()
 
-    async def truncate(self, partition: Partition, truncation: Truncation) -> None:
+    async def truncate(self, partition: Partition, truncation: Truncation, lost: LostOffsets | None = None) -> None:
+        self.lost.append(lost)
         self.cuts.append(truncation)
         partition.log.truncate_to(truncation.end_offset)
 
