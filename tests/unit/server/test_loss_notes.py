@@ -39,3 +39,15 @@ def test_what_is_cut_in_steps_is_one_range(order: tuple[int, ...]) -> None:
     row = notes.untold[LOSS]
     assert (row.cut_from, row.end_offset, row.first_epoch, row.last_epoch) == (20, 40, 5, 7)
     assert (sorted(row.producer_ids), row.producer_count, row.kept_size_bytes) == ([5, 6, 7], 3, 20)
+
+
+def test_what_is_kept_and_not_told_takes_room() -> None:
+    notes = LossNotes()
+    notes.kept_size_bytes_max = 25
+    notes.note(LOSS, cut(30, 40, 7))
+    notes.note(LOSS, cut(20, 30, 6))
+    assert notes.room_size_bytes() == 5
+    notes.note(LOSS, cut(20, 30, 6))
+    assert notes.room_size_bytes() == 5
+    notes.on_told(LOSS)
+    assert (notes.room_size_bytes(), notes.untold) == (25, {})

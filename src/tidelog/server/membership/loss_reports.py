@@ -348,7 +348,7 @@ class LossReports(BrokerListener):
             return False
         noted = [loss_id for loss_id, row in rows.items() if self._notes.untold.get(loss_id) is row]
         for loss_id in noted:
-            del self._notes.untold[loss_id]
+            self._notes.on_told(loss_id)
         for loss_id, row in rows.items():
             if row.fate is not ReplicaFate.CUT and not self._is_shown(loss_id, row):
                 self._told.add(loss_id)

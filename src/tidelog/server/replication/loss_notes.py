@@ -24,17 +24,16 @@ class LossNotes:
     def __init__(self) -> None:
         self.awaited: dict[ReplicaKey, list[LeaderEpoch]] = {}
         self.untold: dict[LossId, ReplicaLoss] = {}
+        self._untold_size_bytes = 0
         self.begun_anew: set[LossId] = set()
         self.kept_size_bytes_max = 0
 
-    def await_told(self, loss_id: LossId) -> bool:
-        """An entry waits for a replica here. Returns whether that is news."""
+    def await_told(self, loss_id: LossId) -> None:
+        """An entry waits for a replica here."""
         epochs = self.awaited.setdefault((loss_id.topic_id, loss_id.partition), [])
-        if loss_id.leader_epoch in epochs:
-            return False
-        epochs.append(loss_id.leader_epoch)
-        epochs.sort()
-        return True
+        if loss_id.leader_epoch not in epochs:
+            epochs.append(loss_id.leader_epoch)
+            epochs.sort()
 
     def await_no_more(self, loss_id: LossId) -> None:
         """An entry has what a replica here had to tell, or is gone."""
@@ -68,12 +67,17 @@ class LossNotes:
 
     def note(self, loss_id: LossId, replica: ReplicaLoss) -> None:
         """Records were cut off. What is cut in several steps is one range, in whatever order it becomes known."""
-        known = self.untold.get(loss_id)
-        self.untold[loss_id] = replica if known is None else known.joined(replica)
+        known = self.untold.pop(loss_id, None)
+        joined = self.untold[loss_id] = replica if known is None else known.joined(replica)
+        self._untold_size_bytes += joined.kept_size_bytes - (0 if known is None else known.kept_size_bytes)
+
+    def on_told(self, loss_id: LossId) -> None:
+        """The account has what was noted for an entry."""
+        self._untold_size_bytes -= self.untold.pop(loss_id).kept_size_bytes
 
     def room_size_bytes(self) -> int:
         """How much more may be kept: of what the account has, the oldest go; of the rest nothing does."""
-        return max(self.kept_size_bytes_max - sum(row.kept_size_bytes for row in self.untold.values()), 0)
+        return max(self.kept_size_bytes_max - self._untold_size_bytes, 0)
 
     def on_begun_anew(self, replica: ReplicaKey) -> None:
         """The log of a replica is gone, and begins anew: what it held, it cannot tell any more."""
