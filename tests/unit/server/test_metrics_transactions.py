@@ -9,7 +9,7 @@ from support.fixtures.logs import NOW_MS, open_log
 from support.fixtures.memory_disk import MemoryDisk
 from support.fixtures.transactions import abort, send
 from tidelog.coordinator.transactions import TransactionFacts
-from tidelog.server.observe.metrics_export import LATE_MS, _about_transactions
+from tidelog.server.observe.coordinator_metrics import LATE_MS, about_transactions
 from tidelog.server.transactions.transaction_coordinators import TransactionCoordinators
 
 TIMEOUT_MS_MAX = 60_000
@@ -23,7 +23,7 @@ def gauges(partitions: list[Any], *, later_ms: int) -> dict[str, float]:
         clock=SimpleNamespace(wall_ms=lambda: NOW_MS + later_ms),
         broker=SimpleNamespace(partitions=partitions),
     )
-    samples = [sample for family in _about_transactions(node) for sample in family.samples if not sample.labels]
+    samples = [sample for family in about_transactions(node) for sample in family.samples if not sample.labels]
     return {sample.name: sample.value for sample in samples}
 
 

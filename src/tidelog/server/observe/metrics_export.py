@@ -21,13 +21,11 @@ from prometheus_client.exposition import choose_encoder
 
 from tidelog.base.errors import Code
 from tidelog.base.version import __version__
-from tidelog.coordinator.groups.consumer.group import ConsumerGroupState
-from tidelog.coordinator.groups.group import GroupState
-from tidelog.coordinator.transactions import TransactionState
 from tidelog.records import KERNEL_IS_COMPILED
-from tidelog.server.groups.group_lags import MeasuredLags
+from tidelog.server.observe.coordinator_metrics import about_groups, about_lags, about_share_groups, about_transactions
+from tidelog.server.observe.metric_families import counter, counters, gauge, gauges
 from tidelog.server.quorum.living_voters import known_voters
-from tidelog.server.settings.metrics import BUCKET_SHIFT, OTHER_TOPICS, NodeMetrics, RequestTimes
+from tidelog.server.settings.metrics import BUCKET_SHIFT, NodeMetrics, RequestTimes
 from tidelog.server.transport.connections import Refused
 from tidelog.server.transport.server_connection import Closed
 
@@ -41,17 +39,6 @@ if TYPE_CHECKING:
 SHOWN_BUCKETS = 21
 """Up to 69 seconds; longer is +Inf."""
 _BOUNDS = [repr((1 << BUCKET_SHIFT + index) / 1e9) for index in range(SHOWN_BUCKETS)]
-
-SHOWN_STATES = (
-    TransactionState.EMPTY,
-    TransactionState.ONGOING,
-    TransactionState.PREPARE_COMMIT,
-    TransactionState.PREPARE_ABORT,
-    TransactionState.COMPLETE_COMMIT,
-    TransactionState.COMPLETE_ABORT,
-)
-LATE_MS = 300_000
-"""Beyond transaction.max.timeout.ms: then no coordinator ends a transaction any more, or its markers do not come."""
 
 _process = ProcessCollector(registry=None)
 
@@ -82,10 +69,10 @@ def collect(node: ObservedNode, room: Mapping[str, tuple[int, int]]) -> _Familie
         *_about_partitions(node),
         *_about_metadata(node),
         *_about_quorum(node),
-        *_about_groups(node),
-        *_about_lags(node),
-        *_about_share_groups(node),
-        *_about_transactions(node),
+        *about_groups(node),
+        *about_lags(node),
+        *about_share_groups(node),
+        *about_transactions(node),
         *_about_disks(node, metrics, room),
         *_about_machine(metrics),
     ]
@@ -102,28 +89,6 @@ def write_down(families: _Families, accepted: str) -> tuple[int, str, bytes]:
     """
     encode, content_type = choose_encoder(accepted)
     return 200, content_type, encode(families)
-
-
-def _gauge(name: str, doc: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, doc, value=value)
-
-
-def _gauges(name: str, doc: str, label: str, rows: Iterable[tuple[str, float]]) -> Metric:
-    family = GaugeMetricFamily(name, doc, labels=[label])
-    for value_of_label, value in rows:
-        family.add_metric([value_of_label], value)
-    return family
-
-
-def _counter(name: str, doc: str, value: float) -> Metric:
-    return CounterMetricFamily(name, doc, value=value)
-
-
-def _counters(name: str, doc: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]) -> Metric:
-    family = CounterMetricFamily(name, doc, labels=labels)
-    for values_of_labels, value in rows:
-        family.add_metric(values_of_labels, value)
-    return family
 
 
 def _add_histogram(family: HistogramMetricFamily, labels: Sequence[str], counts: list[int], sum_ns: int) -> None:
@@ -149,7 +114,7 @@ def _about_node(node: ObservedNode) -> Iterator[Metric]:
     loop = type(asyncio.get_running_loop()).__module__.partition(".")[0]
     build.add_metric([__version__, platform.python_version(), kernel, loop], 1)
     yield build
-    yield _gauge("tidelog_node_ready", "Whether the node serves, as /ready says.", node.not_ready is None)
+    yield gauge("tidelog_node_ready", "Whether the node serves, as /ready says.", node.not_ready is None)
 
 
 # Requests.
@@ -182,7 +147,7 @@ def _about_requests(metrics: NodeMetrics) -> Iterator[Metric]:
     yield errors
     yield durations
     names = {key: known.name for key, (known, _) in metrics.requests.by_api.items()}
-    yield _gauges(
+    yield gauges(
         "tidelog_requests_waiting",
         "Requests that wait for their answer: fetches for records, joins for members.",
         "api",
@@ -219,28 +184,28 @@ def _about_connections(node: ObservedNode) -> Iterator[Metric]:
     by_listener = dict.fromkeys((*node.listeners.names, *(each.listener_name for each in connections.open)), 0)
     for each in connections.open:
         by_listener[each.listener_name] += 1
-    yield _gauges("tidelog_connections_open", "Open connections.", "listener", by_listener.items())
+    yield gauges("tidelog_connections_open", "Open connections.", "listener", by_listener.items())
     yield CounterMetricFamily(
         "tidelog_connections_accepted", "Connections that were accepted.", value=connections.accepted
     )
-    yield _counters(
+    yield counters(
         "tidelog_connections_closed",
         "Connections that came to their end.",
         ["reason"],
         (([why.value], connections.closed[why]) for why in Closed),
     )
-    yield _counters(
+    yield counters(
         "tidelog_connections_refused",
         "Connections that were closed at once, for a limit.",
         ["reason"],
         (([why.value], connections.refused[why]) for why in Refused),
     )
     limits = connections.limits
-    yield _gauge("tidelog_connections_max", "The limit of connections of clients.", limits.connections_max)
-    yield _gauge("tidelog_files_reserved", "Files that no connection may take.", limits.files_in_reserve)
+    yield gauge("tidelog_connections_max", "The limit of connections of clients.", limits.connections_max)
+    yield gauge("tidelog_files_reserved", "Files that no connection may take.", limits.files_in_reserve)
     sessions = node.fetch_sessions
-    yield _gauge("tidelog_fetch_sessions", "Fetch sessions that are kept.", len(sessions))
-    yield _gauge("tidelog_fetch_session_partitions", "Partitions that they follow.", sessions.partition_count)
+    yield gauge("tidelog_fetch_sessions", "Fetch sessions that are kept.", len(sessions))
+    yield gauge("tidelog_fetch_session_partitions", "Partitions that they follow.", sessions.partition_count)
     memory = node.listeners.memory
     used = GaugeMetricFamily(
         "tidelog_connection_memory_bytes",
@@ -257,7 +222,7 @@ def _about_connections(node: ObservedNode) -> Iterator[Metric]:
             used.add_metric([connections_of, what], share.used_bytes)
             limit.add_metric([connections_of, what], share.limit_bytes)
     yield from (used, limit)
-    yield _gauges(
+    yield gauges(
         "tidelog_connections_waiting_for_memory",
         "Connections that are not read for want of memory.",
         "connections",
@@ -287,8 +252,8 @@ def _about_topics(node: ObservedNode, metrics: NodeMetrics) -> Iterator[Metric]:
         ("tidelog_topic_appended_records", "Offsets that were taken by records.", appended),
         ("tidelog_topic_deleted_records", "Offsets by which log starts moved (retention, DeleteRecords).", deleted),
     ):
-        yield _counters(name, doc, ["topic"], (([label], value) for label, value in sorted(column.items())))
-    yield _counters(
+        yield counters(name, doc, ["topic"], (([label], value) for label, value in sorted(column.items())))
+    yield counters(
         "tidelog_topic_fetched_bytes",
         "Bytes of batches in answers to fetches.",
         ["topic", "reader"],
@@ -298,8 +263,8 @@ def _about_topics(node: ObservedNode, metrics: NodeMetrics) -> Iterator[Metric]:
             for label, value in sorted(_by_label(by_topic, image, metrics, sizes).items())
         ),
     )
-    yield _gauges("tidelog_topic_log_size_bytes", "Bytes in the logs of a topic.", "topic", sorted(sizes.items()))
-    yield _gauge("tidelog_topics", "Topics in the cluster.", len(image.topics_by_name))
+    yield gauges("tidelog_topic_log_size_bytes", "Bytes in the logs of a topic.", "topic", sorted(sizes.items()))
+    yield gauge("tidelog_topics", "Topics in the cluster.", len(image.topics_by_name))
 
 
 def _by_label(
@@ -343,26 +308,26 @@ def _about_partitions(node: ObservedNode) -> Iterator[Metric]:
     leaderless = sum(state.leader is None for state in states)
     unpreferred = sum(state.leader not in (None, state.replicas[0]) for state in states)
     replication = node.broker.replication
-    yield _gauge("tidelog_partitions", "Replicas that are online here.", len(partitions))
-    yield _gauge("tidelog_partitions_led", "Partitions that this node leads.", led)
-    yield _gauge("tidelog_partitions_offline", "Replicas whose logs failed.", len(node.broker.offline_partitions))
-    yield _gauge("tidelog_partitions_under_replicated", "Led, with replicas that are not in sync.", under_replicated)
-    yield _gauge("tidelog_partitions_under_min_isr", "Led, and refusing acks=all for want of replicas.", under_min_isr)
-    yield _gauge("tidelog_partitions_at_min_isr", "Led, and refusing acks=all if one more leaves.", at_min_isr)
-    yield _gauge("tidelog_partitions_cut_off", "Led, and refusing acks=all while too few followers fetch.", cut_off)
-    yield _gauge("tidelog_partitions_leaderless", "Partitions of the cluster that nobody leads.", leaderless)
-    yield _gauge("tidelog_partitions_unpreferred", "Partitions that their first replica does not lead.", unpreferred)
-    yield _gauge("tidelog_partitions_reassigning", "Led, and on their way to other brokers.", moving)
-    yield _gauge("tidelog_reassignment_bytes_left", "What reassignments have to copy from here.", left_bytes)
-    yield _gauge(
+    yield gauge("tidelog_partitions", "Replicas that are online here.", len(partitions))
+    yield gauge("tidelog_partitions_led", "Partitions that this node leads.", led)
+    yield gauge("tidelog_partitions_offline", "Replicas whose logs failed.", len(node.broker.offline_partitions))
+    yield gauge("tidelog_partitions_under_replicated", "Led, with replicas that are not in sync.", under_replicated)
+    yield gauge("tidelog_partitions_under_min_isr", "Led, and refusing acks=all for want of replicas.", under_min_isr)
+    yield gauge("tidelog_partitions_at_min_isr", "Led, and refusing acks=all if one more leaves.", at_min_isr)
+    yield gauge("tidelog_partitions_cut_off", "Led, and refusing acks=all while too few followers fetch.", cut_off)
+    yield gauge("tidelog_partitions_leaderless", "Partitions of the cluster that nobody leads.", leaderless)
+    yield gauge("tidelog_partitions_unpreferred", "Partitions that their first replica does not lead.", unpreferred)
+    yield gauge("tidelog_partitions_reassigning", "Led, and on their way to other brokers.", moving)
+    yield gauge("tidelog_reassignment_bytes_left", "What reassignments have to copy from here.", left_bytes)
+    yield gauge(
         "tidelog_log_move_bytes_left", "What moves between directories have to copy.", node.broker.moves.bytes_left
     )
-    yield _gauge("tidelog_replica_lag_records_max", "What the slowest follower of a partition led here lacks.", lag_max)
+    yield gauge("tidelog_replica_lag_records_max", "What the slowest follower of a partition led here lacks.", lag_max)
     shrinks, expands = replication.isr_shrinks, replication.isr_expands
-    yield _counter("tidelog_isr_shrinks", "Times the in-sync replicas of a partition led here became fewer.", shrinks)
-    yield _counter("tidelog_isr_expands", "Times they became more.", expands)
+    yield counter("tidelog_isr_shrinks", "Times the in-sync replicas of a partition led here became fewer.", shrinks)
+    yield counter("tidelog_isr_expands", "Times they became more.", expands)
     truncated = replication.truncated
-    yield _counters(
+    yield counters(
         "tidelog_truncated_records",
         "Records that replicas here removed because the leader does not have them.",
         ["committed"],
@@ -414,22 +379,22 @@ def _about_each_partition(node: ObservedNode) -> Iterator[Metric]:
 def _about_metadata(node: ObservedNode) -> Iterator[Metric]:
     last_offset = node.image.last_offset
     applied_end = 0 if last_offset is None else last_offset + 1
-    yield _gauge("tidelog_metadata_applied_offset", "The offset after the last metadata applied here.", applied_end)
+    yield gauge("tidelog_metadata_applied_offset", "The offset after the last metadata applied here.", applied_end)
     controller = node.active_controller
     epoch = None if controller is None else controller.leader_epoch
     committed_end = applied_end if controller is None else controller.journal.committed_end_offset
-    yield _gauge(
+    yield gauge(
         "tidelog_metadata_lag_records", "Metadata committed and not yet applied here.", committed_end - applied_end
     )
-    yield _gauge("tidelog_controller_active", "Whether this node's controller leads the cluster.", epoch is not None)
-    yield _gauge("tidelog_controller_epoch", "The leader epoch of the metadata log.", -1 if epoch is None else epoch)
-    yield _counter(
+    yield gauge("tidelog_controller_active", "Whether this node's controller leads the cluster.", epoch is not None)
+    yield gauge("tidelog_controller_epoch", "The leader epoch of the metadata log.", -1 if epoch is None else epoch)
+    yield counter(
         "tidelog_unclean_leader_elections",
         "Elections of leaders that may lack committed records, by this controller while it was active.",
         node.unclean_elections,
     )
     yield from _about_losses(node.image)
-    yield _gauge("tidelog_brokers", "Brokers in the metadata that are not fenced.", _active_brokers(node))
+    yield gauge("tidelog_brokers", "Brokers in the metadata that are not fenced.", _active_brokers(node))
 
 
 def _about_losses(image: MetadataImage) -> Iterator[Metric]:
@@ -441,7 +406,7 @@ def _about_losses(image: MetadataImage) -> Iterator[Metric]:
     losses.add_metric(["open"], is_open)
     losses.add_metric(["closed"], len(image.losses) - is_open)
     yield losses
-    yield _gauge(
+    yield gauge(
         "tidelog_losses_unacknowledged",
         "Entries of the account of losses that no operator has acknowledged.",
         image.unacknowledged_loss_count,
@@ -474,168 +439,10 @@ def _active_brokers(node: ObservedNode) -> int:
 # Groups.
 
 
-def _about_groups(node: ObservedNode) -> Iterator[Metric]:
-    serving = loading = members = offsets = consumer_members = 0
-    states = {state.value: 0 for state in GroupState}
-    consumer_states = {state.value: 0 for state in ConsumerGroupState}
-    for one in node.groups.here:
-        if one.refusal is not None:
-            loading += 1
-            continue
-        serving += 1
-        offsets += one.coordinator.offsets_count
-        for group in one.coordinator.groups.values():
-            states[group.state.value] += 1
-            members += len(group.members)
-        for consumer_group in one.coordinator.consumer_groups.groups.values():
-            consumer_states[consumer_group.state.value] += 1
-            consumer_members += len(consumer_group.subscriptions)
-    yield _gauges(
-        "tidelog_group_coordinators",
-        "Partitions of __consumer_offsets that this node leads.",
-        "state",
-        (("serving", serving), ("refusing", loading)),
-    )
-    yield _gauges("tidelog_groups", "Classic groups that are coordinated here.", "state", states.items())
-    yield _gauge("tidelog_group_members", "Members of the classic groups that are coordinated here.", members)
-    yield _gauges(
-        "tidelog_consumer_groups",
-        "Groups of the consumer protocol that are coordinated here.",
-        "state",
-        consumer_states.items(),
-    )
-    yield _gauge(
-        "tidelog_consumer_group_members",
-        "Members of the groups of the consumer protocol that are coordinated here.",
-        consumer_members,
-    )
-    yield _gauge("tidelog_group_offsets", "Committed offsets that are kept here.", offsets)
-    yield _gauge(
-        "tidelog_group_memory_bytes",
-        "About the memory of the groups that are coordinated here.",
-        node.groups.memory_bytes,
-    )
-
-
-def _about_lags(node: ObservedNode) -> Iterator[Metric]:
-    """What is not known has no sample."""
-    labels = ["group", "topic"]
-    records = GaugeMetricFamily("tidelog_group_lag_records", "Records that a group has not read.", labels=labels)
-    seconds = GaugeMetricFamily("tidelog_group_lag_seconds", "How old what it reads next is.", labels=labels)
-    measured = MeasuredLags() if node.group_lags is None else node.group_lags.measured
-    for pair, lag in measured.by_topic.items():
-        if lag.records is not None:
-            records.add_metric(pair, lag.records)
-        if lag.seconds is not None:
-            seconds.add_metric(pair, lag.seconds)
-    if measured.others_count:
-        records.add_metric([OTHER_TOPICS] * 2, measured.others_records)
-        seconds.add_metric([OTHER_TOPICS] * 2, measured.others_seconds)
-    yield from (records, seconds)
-    yield _gauge("tidelog_group_lags_left_out", "Pairs that have no lag of their own.", measured.others_count)
-    yield _gauges(
-        "tidelog_group_lag_unknown_partitions",
-        "Partitions that groups read, and whose lag is not known.",
-        "what",
-        (("records", measured.unknown_records), ("seconds", measured.unknown_seconds)),
-    )
-
-
-def _about_share_groups(node: ObservedNode) -> Iterator[Metric]:
-    fetching = node.share_fetching
-    groups = [
-        group
-        for one in node.groups.here
-        if one.refusal is None
-        for group in one.coordinator.share_groups.groups.values()
-    ]
-    with_members = sum(bool(group.subscriptions) for group in groups)
-    yield _gauges(
-        "tidelog_share_groups",
-        "Share groups that are coordinated here.",
-        "state",
-        (("Stable", with_members), ("Empty", len(groups) - with_members)),
-    )
-    yield _gauge(
-        "tidelog_share_group_members",
-        "Members of the share groups that are coordinated here.",
-        sum(len(group.subscriptions) for group in groups),
-    )
-    yield _gauge(
-        "tidelog_share_partitions", "Partitions led here that a share group reads, group by group.", len(fetching)
-    )
-    yield _gauge("tidelog_share_sessions", "Members of share groups that fetch from here.", len(fetching.sessions))
-    yield _counter(
-        "tidelog_share_forgotten_records",
-        "Delivered to share groups, and taken back by truncations.",
-        fetching.forgotten_records,
-    )
-
-
-# Transactions.
-
-
-def _about_transactions(node: ObservedNode) -> Iterator[Metric]:
-    serving = refusing = markers = 0
-    states = dict.fromkeys(SHOWN_STATES, 0)
-    for one in node.transactions.here:
-        if one.refusal is not None:
-            refusing += 1
-            continue
-        serving += 1
-        markers += one.coordinator.markers_waiting
-        for transaction in one.coordinator.transactions.values():
-            states[transaction.state] += 1
-    yield _gauges(
-        "tidelog_transaction_coordinators",
-        "Partitions of __transaction_state that this node leads.",
-        "state",
-        (("serving", serving), ("refusing", refusing)),
-    )
-    yield _gauges(
-        "tidelog_transactions",
-        "Transactional ids that are coordinated here.",
-        "state",
-        ((state.label, count) for state, count in states.items()),
-    )
-    yield _gauge(
-        "tidelog_transaction_memory_bytes",
-        "About the memory of the transactional ids that are coordinated here.",
-        node.transactions.memory_bytes,
-    )
-    yield _gauge("tidelog_transaction_markers_waiting", "Markers that are not known to be written.", markers)
-    facts = node.transactions.facts
-    yield _counter(
-        "tidelog_transactions_timed_out",
-        "Transactions that were aborted because they were open too long.",
-        facts.timed_out,
-    )
-    yield _counter(
-        "tidelog_transactions_fenced", "Transactions that were aborted, and their producers fenced.", facts.fenced
-    )
-    yield _counter(
-        "tidelog_transactions_with_lost_records", "Transactions that an unclean election took records from.", facts.lost
-    )
-    unstable = late = 0
-    oldest_ms = node.clock.wall_ms() - node.transactions.timeout_ms_max - LATE_MS
-    for partition in node.broker.partitions:
-        if partition.replica is not None:
-            unstable += partition.last_stable_offset < partition.high_watermark
-            started_ms = partition.log.producers.oldest_transaction_started_ms
-            late += started_ms is not None and started_ms < oldest_ms
-    yield _gauge("tidelog_partitions_unstable", "Led, with records of transactions that are not decided.", unstable)
-    yield _gauge(
-        "tidelog_partitions_with_late_transactions", "Led, with a transaction that is open for too long.", late
-    )
-
-
-# Disks.
-
-
 def _about_disks(node: ObservedNode, metrics: NodeMetrics, room: Mapping[str, tuple[int, int]]) -> Iterator[Metric]:
     files = node.files
     online = [(held.path, float(held.failure is None)) for held in files.directories]
-    yield _gauges(
+    yield gauges(
         "tidelog_log_directory_online",
         "Whether a log directory is in use.",
         "directory",
@@ -643,8 +450,8 @@ def _about_disks(node: ObservedNode, metrics: NodeMetrics, room: Mapping[str, tu
     )
     total = {path: float(sizes[0]) for path, sizes in room.items()}
     usable = {path: float(sizes[1]) for path, sizes in room.items()}
-    yield _gauges("tidelog_log_directory_total_bytes", "Where a log directory lies.", "directory", total.items())
-    yield _gauges("tidelog_log_directory_usable_bytes", "Of these, what is free.", "directory", usable.items())
+    yield gauges("tidelog_log_directory_total_bytes", "Where a log directory lies.", "directory", total.items())
+    yield gauges("tidelog_log_directory_usable_bytes", "Of these, what is free.", "directory", usable.items())
     syncs = HistogramMetricFamily("tidelog_disk_sync_duration_seconds", "How long the disk took to sync a file.")
     _add_histogram(syncs, [], metrics.disk.syncs.counts, metrics.disk.syncs.sum_ns)
     yield syncs
