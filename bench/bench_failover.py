@@ -1,10 +1,13 @@
 """A leader is killed: how long until the next write with acks=all is acknowledged. Three nodes beside three of Kafka.
 
 Both with the default sessions (`broker.session.timeout.ms`), RF 3, min.insync.replicas=2; a record every 5 ms.
-A round counts from `kill -9` to the acknowledgement of the first record that was sent after it. The victim leads the
+A round counts from `kill -9` to the acknowledgement of the first record that was sent after it. Our consumer reads
+beside our producer: the round counts to the first such record that it hands over, too. The victim leads the
 partition; in half of the rounds it is the active controller as well.
 
 python bench/bench_failover.py [--quick | --long] [--only-ours]
+
+--only-ours: neither Kafka nor librdkafka.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import asyncio
 import os
 import shutil
 import signal
+import struct
 import sys
 import tempfile
 import time
@@ -28,9 +32,11 @@ from harness import LONG, WireClient, figure, say
 from support.clients.kafka_peer import KafkaCluster
 from support.fixtures.waiting import wait_until
 from support.nodes.cluster import Cluster as OurCluster
+from tidelog import TopicPartition
 from tidelog.base.errors import TidelogError
 from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.descriptions import NewTopic
+from tidelog.client.async_consumer import AsyncConsumer
 from tidelog.client.factory import AsyncFactory
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -45,12 +51,16 @@ OUR_ROUNDS = 3 if QUICK else 100 if LONG else 20
 PEER_ROUNDS = 1 if QUICK else 20 if LONG else 5
 ONLY_OURS = "--only-ours" in sys.argv[1:]
 RECORD_EVERY_SECONDS = 0.005
+OUR_ACKNOWLEDGED_MS_MAX = 150
+OUR_READ_MS_MAX = 300
+SENT_AT = struct.Struct("<d")
 WARM_SECONDS = 1.0
 WAIT_SECONDS_MAX = 60.0
 ISR_SECONDS_MAX = 120.0
 
 Cluster = OurCluster | KafkaCluster
-Failover = Callable[[Cluster, str, Callable[[], None]], float]
+Failover = Callable[[Cluster, str, Callable[[], None]], tuple[float, ...]]
+"""A round's time to the next acknowledgement, in milliseconds; then that to the next record read, if one reads."""
 
 
 @contextmanager
@@ -70,7 +80,7 @@ def started(new: Callable[[Path], Cluster]) -> Iterator[Cluster]:
 # What clients see.
 
 
-def failover_ms_of_librdkafka(cluster: Cluster, topic: str, strike: Callable[[], None]) -> float:
+def failover_ms_of_librdkafka(cluster: Cluster, topic: str, strike: Callable[[], None]) -> tuple[float, ...]:
     """From the strike to the first acknowledgement of what was sent after it, at a client with its defaults."""
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
     struck_at = acknowledged_at = 0.0
@@ -90,16 +100,16 @@ def failover_ms_of_librdkafka(cluster: Cluster, topic: str, strike: Callable[[],
         producer.produce(topic, b"x" * 100, partition=0, on_delivery=partial(on_delivery, time.perf_counter()))
         producer.poll(RECORD_EVERY_SECONDS)
     producer.purge()
-    return (acknowledged_at - struck_at) * 1e3
+    return ((acknowledged_at - struck_at) * 1e3,)
 
 
-def failover_ms_of_ours(cluster: Cluster, topic: str, strike: Callable[[], None]) -> float:
-    """The same at our own producer."""
+def failover_ms_of_ours(cluster: Cluster, topic: str, strike: Callable[[], None]) -> tuple[float, float]:
+    """The same at our own producer, and at our consumer."""
     return asyncio.run(_failover_ms_of_ours(cluster, topic, strike))
 
 
-async def _failover_ms_of_ours(cluster: Cluster, topic: str, strike: Callable[[], None]) -> float:
-    acknowledged_at = struck_at = 0.0
+async def _failover_ms_of_ours(cluster: Cluster, topic: str, strike: Callable[[], None]) -> tuple[float, float]:
+    acknowledged_at = read_at = struck_at = 0.0
 
     async def heed(sent_at: float, outcome: Awaitable[object]) -> None:
         nonlocal acknowledged_at
@@ -110,24 +120,36 @@ async def _failover_ms_of_ours(cluster: Cluster, topic: str, strike: Callable[[]
         if struck_at and sent_at > struck_at and not acknowledged_at:
             acknowledged_at = time.perf_counter()
 
-    async with AsyncFactory(cluster.bootstrap.split(",")).producer() as producer, asyncio.TaskGroup() as group:
+    async def read(consumer: AsyncConsumer[bytes | None, bytes | None]) -> None:
+        nonlocal read_at
+        async for record in consumer:
+            if struck_at and SENT_AT.unpack_from(record.value or b"")[0] > struck_at:
+                read_at = time.perf_counter()
+                return
+
+    factory = AsyncFactory(cluster.bootstrap.split(","))
+    async with factory.producer() as producer, factory.consumer() as consumer, asyncio.TaskGroup() as group:
+        consumer.assign([TopicPartition(topic, 0)])
+        consumer.seek_to_end()
+        reading = group.create_task(read(consumer))
         began_at = time.perf_counter()
-        while not acknowledged_at:
+        while not (acknowledged_at and reading.done()):
             now = time.perf_counter()
             if not struck_at and now > began_at + WARM_SECONDS:
                 strike()
                 struck_at = time.perf_counter()
-            assert now < began_at + WAIT_SECONDS_MAX, f"{topic}: nothing is acknowledged"
-            outcome = await producer.send(topic, b"x" * 100, partition=0)
-            group.create_task(heed(time.perf_counter(), outcome))
+            assert now < began_at + WAIT_SECONDS_MAX, f"{topic}: nothing is acknowledged, or read"
+            sent_at = time.perf_counter()
+            outcome = await producer.send(topic, SENT_AT.pack(sent_at).ljust(100, b"x"), partition=0)
+            group.create_task(heed(sent_at, outcome))
             await asyncio.sleep(RECORD_EVERY_SECONDS)
-    return (acknowledged_at - struck_at) * 1e3
+    return (acknowledged_at - struck_at) * 1e3, (read_at - struck_at) * 1e3
 
 
 # Rounds.
 
 
-def play(cluster: Cluster, number: int, failover: Failover, *, of_controller: bool) -> float:
+def play(cluster: Cluster, number: int, failover: Failover, *, of_controller: bool) -> tuple[float, ...]:
     """One round, and all of it mended again."""
     with Admin(cluster.bootstrap) as admin:
         controller_id = admin.describe_quorum().leader_id
@@ -160,11 +182,13 @@ def _in_sync(cluster: Cluster, topic: str) -> int:
     return min(found)
 
 
-def waits_ms(cluster: Cluster, failover: Failover, rounds: int, *, of_controller: bool) -> list[float]:
+def waits_ms(cluster: Cluster, failover: Failover, rounds: int, *, of_controller: bool) -> list[list[float]]:
+    """What the rounds took, from the shortest to the longest: to the acknowledgement; to the record read."""
     found = [play(cluster, number, failover, of_controller=of_controller) for number in range(rounds)]
     whose = "leader and controller" if of_controller else "leader"
-    say(f"{type(cluster).__name__}, {failover.__name__}, {whose}: {list(map(round, found))}")
-    return sorted(found)
+    columns = [list(column) for column in zip(*found, strict=True)]
+    say(f"{type(cluster).__name__}, {failover.__name__}, {whose}: {[list(map(round, column)) for column in columns]}")
+    return [sorted(column) for column in columns]
 
 
 def quantile(values: list[float], share: float) -> float:
@@ -174,21 +198,26 @@ def quantile(values: list[float], share: float) -> float:
 def measure(node: Cluster, peer: Cluster | None) -> None:
     for of_controller, p99_ms_max in ((False, 1_500), (True, 2_500)):
         whose = "leader that is the active controller" if of_controller else "leader"
-        theirs = (
-            [] if peer is None else waits_ms(peer, failover_ms_of_librdkafka, PEER_ROUNDS, of_controller=of_controller)
+        struck = f"kill -9 of a {whose}, to the next"
+        if peer is not None:
+            [theirs] = waits_ms(peer, failover_ms_of_librdkafka, PEER_ROUNDS, of_controller=of_controller)
+            [ours] = waits_ms(node, failover_ms_of_librdkafka, OUR_ROUNDS, of_controller=of_controller)
+            _tell(f"{struck} acknowledged write, librdkafka", ours, p99_ms_max, theirs)
+        written, read = waits_ms(node, failover_ms_of_ours, OUR_ROUNDS, of_controller=of_controller)
+        _tell(f"{struck} acknowledged write, our producer", written, OUR_ACKNOWLEDGED_MS_MAX)
+        _tell(f"{struck} record read, our consumer", read, OUR_READ_MS_MAX)
+
+
+def _tell(name: str, ours: list[float], p99_ms_max: int, theirs: list[float] | None = None) -> None:
+    for quantile_name, share in (("p50", 0.5), ("p99", 0.99)):
+        figure(
+            f"{name}, {quantile_name} of {len(ours)}",
+            quantile(ours, share),
+            "ms",
+            peer=None if theirs is None else PEER,
+            peer_value=None if theirs is None else quantile(theirs, share),
+            at_most=p99_ms_max if quantile_name == "p99" else None,
         )
-        for client, failover in (("librdkafka", failover_ms_of_librdkafka), ("our producer", failover_ms_of_ours)):
-            ours = waits_ms(node, failover, OUR_ROUNDS, of_controller=of_controller)
-            has_peer = bool(theirs) and client == "librdkafka"
-            for name, share in (("p50", 0.5), ("p99", 0.99)):
-                figure(
-                    f"kill -9 of a {whose}, to the next acknowledged write, {client}, {name} of {len(ours)}",
-                    quantile(ours, share),
-                    "ms",
-                    peer=PEER if has_peer else None,
-                    peer_value=quantile(theirs, share) if has_peer else None,
-                    at_most=p99_ms_max if name == "p99" else None,
-                )
 
 
 def main() -> None:

@@ -1,1 +1,38 @@
 """The Spark source and sink: a checkpoint that holds leader epochs and topic ids, so that no loss goes unnoticed."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # Spark starts processes that import this package and wait for it: typing is left out
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+_HOMES: dict[str, str] = {}
+"""Public names that have a module of their own in this package."""
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format `tidelog` known to a session.
+
+    A session finds it by itself where Python's `site-packages` of its start held tidelog already. This helps where it
+    did not: a notebook that installed tidelog after Spark was started, Spark Connect, `--py-files`.
+    """
+    from tidelog.spark.source import TidelogSource
+
+    spark.dataSource.register(TidelogSource)
+
+
+def __getattr__(name: str) -> object:
+    """Load what is asked for, and no more (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tidelog.spark' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"tidelog.spark.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
