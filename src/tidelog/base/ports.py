@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 from uuid import UUID
 
+from tidelog.base.certificates import Certificates
+
 if TYPE_CHECKING:
     from asyncio import BufferedProtocol
 
@@ -204,12 +206,32 @@ class Network(Protocol):
         """
         ...
 
+    def over_tls(self, certificates: Certificates, *, listens: bool) -> SecuredNetwork:
+        """One that listens over TLS, or connects over it.
+
+        Raises:
+            ConfigError: the certificates cannot be used; names the setting.
+        """
+        ...
+
     def open_files(self) -> int:
         """About how many files and connections this process has open."""
         ...
 
     def file_limit(self) -> int | None:
         """How many it may have open at once; None where nobody says."""
+        ...
+
+
+class SecuredNetwork(Network, Protocol):
+    """Streams over TLS."""
+
+    def renew(self, certificates: Certificates) -> None:
+        """Read the certificates anew, for streams from now on.
+
+        Raises:
+            ConfigError: they cannot be used; all stays as it was.
+        """
         ...
 
 

@@ -7,10 +7,11 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import fields
 
+from tidelog.base.certificates import Certificates
 from tidelog.base.errors import ConfigError, NetworkError, SaslAuthenticationError, TidelogError
 from tidelog.base.ports import Clock, Rng
 from tidelog.client.options import CommonConfig
-from tidelog.io.tls import Certificates, TlsNetwork, client_context
+from tidelog.io.tls import TlsNetwork, client_context
 from tidelog.net.security import ConnectionSecurity, SaslLogin
 from tidelog.security.sasl import OAuthBearerExchange, PlainExchange, SaslExchange, check_credentials
 from tidelog.security.scram import ScramExchange, ScramSecret

@@ -10,8 +10,9 @@ import errno
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from tidelog.base.errors import NetworkError
 from tidelog.base.ports import Admit
@@ -29,10 +30,18 @@ class Acceptor:
     Args:
         admit: decides about each connection that was accepted.
         on_trouble: told why nothing can be accepted at present; it is tried again every HOLD_OFF_SECONDS.
+        open_stream: has the protocol serve a stream that was accepted; raises OSError if that cannot be.
     """
 
-    def __init__(self, *, admit: Admit, on_trouble: Callable[[OSError], None]) -> None:
+    def __init__(
+        self,
+        *,
+        admit: Admit,
+        on_trouble: Callable[[OSError], None],
+        open_stream: Callable[[socket.socket, asyncio.BufferedProtocol], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
         self._admit = admit
+        self._open_stream = open_stream or _open
         self._on_trouble = on_trouble
         self._sockets: list[socket.socket] = []
         self._opening: set[asyncio.Task[None]] = set()
@@ -140,7 +149,7 @@ class Acceptor:
                 continue
             stream.setblocking(False)
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            opening = asyncio.get_running_loop().create_task(_open(stream, protocol))
+            opening = asyncio.get_running_loop().create_task(self._open_stream(stream, protocol))
             self._opening.add(opening)
             opening.add_done_callback(partial(self._on_opened, stream, protocol))
 

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Callable
 from typing import cast
 
+from tidelog.base.certificates import Certificates
 from tidelog.base.errors import NetworkError
-from tidelog.base.ports import Admit, Buffer, Link, Receiver
+from tidelog.base.ports import Admit, Buffer, Link, Receiver, SecuredNetwork
 from tidelog.io.acceptor import Acceptor, file_limit, open_files
 
 _JOIN_SIZE_BYTES_MAX = 64 * 1024
@@ -62,6 +63,12 @@ class RealNetwork:
         acceptor = Acceptor(admit=admit, on_trouble=on_trouble)
         acceptor.bind(host, port, backlog=backlog)
         return acceptor
+
+    def over_tls(self, certificates: Certificates, *, listens: bool) -> SecuredNetwork:
+        """As the `Network` says. Raises ConfigError."""
+        from tidelog.io.tls import TlsListeningNetwork, TlsNetwork
+
+        return TlsListeningNetwork(certificates) if listens else TlsNetwork.to_nodes(certificates)
 
     def open_files(self) -> int:
         """About how many files this process has open."""

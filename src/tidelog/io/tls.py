@@ -1,21 +1,35 @@
-"""Streams over TLS: who the broker is, and who the client is, by certificates in PEM."""
+"""Streams over TLS, out and in: who the broker is, and who the client is, by certificates in PEM."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 import tempfile
-from dataclasses import dataclass, field
+from asyncio import sslproto
+from collections.abc import Callable
+from typing import cast
 
+from tidelog.base.certificates import Certificates
 from tidelog.base.errors import ConfigError, NetworkError, SslAuthenticationError
-from tidelog.base.ports import Link, Receiver
+from tidelog.base.ports import Admit, Link, Receiver
+from tidelog.io.acceptor import Acceptor
 from tidelog.io.network import RealNetwork, Stream, connect_reason
 
 TO_PEM = (
     "A PKCS#12 store becomes PEM by `openssl pkcs12 -in store.p12 -out store.pem`,"
     " a JKS store becomes PKCS#12 by `keytool -importkeystore -srckeystore store.jks -destkeystore store.p12`"
 )
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_VERIFIED = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_NO_TLS_ALERT = b"\x15\x03\x01\x00\x02\x02\x46"
+"""A fatal alert, `protocol_version`."""
+HANDSHAKE_SECONDS_MAX = 20
+"""How long somebody who connected may take to shake hands."""
+SHUTDOWN_SECONDS_MAX = 5
+READ_BUFFER_BYTES = 32 * 1024
+"""Of ciphertext that came and was not decrypted yet, of each connection: asyncio would take 256 KiB."""
 _BEGIN = "-----BEGIN CERTIFICATE-----"
 _OTHER_NAMES = (62, 63, 64)  # of OpenSSL's verification: host, e-mail, IP address
 _OVER, _NOT_YET = 10, 9
@@ -29,66 +43,79 @@ _NO_TLS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Certificates:
-    """Whom a client trusts, and who it says that it is. Files, or what would stand in them, in PEM.
-
-    Attributes:
-        authorities_path: a file of those who are trusted; None, like `authorities`, for those of the system.
-        certificate_path: a file of the client's certificate, those that lead to an authority, and its key.
-        certificate_chain, key: the same in two parts.
-        key_password: of the key, where that is encrypted.
-        checks_host_name: whether the broker's certificate has to be for the name that it is called by.
-    """
-
-    authorities_path: str | None = None
-    authorities: str | None = None
-    certificate_path: str | None = None
-    certificate_chain: str | None = None
-    key: str | None = field(default=None, repr=False)
-    key_password: str | None = field(default=None, repr=False)
-    checks_host_name: bool = True
-
-
 def client_context(certificates: Certificates) -> ssl.SSLContext:
     """What a client's connections are made with: TLS 1.2 or newer.
 
     Raises:
         ConfigError: a file cannot be read, or is not what it should be. Names the option.
     """
+    context = _trusting(certificates, ssl.Purpose.SERVER_AUTH)
+    context.check_hostname = certificates.checks_host_name
+    _identify(context, certificates)
+    return context
+
+
+def server_context(certificates: Certificates) -> ssl.SSLContext:
+    """What a listener's connections are accepted with.
+
+    Raises:
+        ConfigError: as `client_context`; or there is no certificate.
+    """
+    context = _trusting(certificates, ssl.Purpose.CLIENT_AUTH)
+    context.verify_mode = _VERIFIED[certificates.client_authentication]
+    if certificates.client_authentication != "none" and not context.get_ca_certs():
+        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+    if certificates.certificate_path is None and certificates.certificate_chain is None:
+        raise ConfigError(
+            f"{certificates.spelled('ssl_keystore_location')} is missing: a listener with TLS needs a certificate and"
+            f" its key, in one PEM file. {TO_PEM}"
+        )
+    _identify(context, certificates)
+    return context
+
+
+def _trusting(certificates: Certificates, purpose: ssl.Purpose) -> ssl.SSLContext:
     path, given = certificates.authorities_path, certificates.authorities
-    what = f"ssl_truststore_location={path!r}" if path is not None else "ssl_truststore_certificates"
+    what = certificates.spelled("ssl_truststore_certificates" if path is None else "ssl_truststore_location")
+    if path is not None:
+        what = f"{what}={path!r}"
     try:
-        context = ssl.create_default_context(cafile=path, cadata=given)
+        context = ssl.create_default_context(purpose, cafile=path, cadata=given)
     except (OSError, ValueError) as error:
         if isinstance(error, ssl.SSLError) or not isinstance(error, OSError):
             raise ConfigError(f"{what}: no certificate in PEM: it begins with {_BEGIN}. {TO_PEM}") from None
         raise ConfigError(f"{what}: it cannot be read: {error.strerror}") from None
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = certificates.checks_host_name
+    versions = sorted(_VERSIONS[version] for version in certificates.versions)
+    context.minimum_version, context.maximum_version = versions[0], versions[-1]
+    return context
+
+
+def _identify(context: ssl.SSLContext, certificates: Certificates) -> None:
+    """Load who this side says that it is."""
     if certificates.certificate_path is not None:
-        what = f"ssl_keystore_location={certificates.certificate_path!r}"
-        _load_certificate(context, certificates.certificate_path, what, certificates.key_password)
+        what = f"{certificates.spelled('ssl_keystore_location')}={certificates.certificate_path!r}"
+        _load_certificate(context, certificates.certificate_path, what, certificates)
     elif certificates.certificate_chain is not None:
         both = f"{certificates.key or ''}\n{certificates.certificate_chain}"
         descriptor, name = tempfile.mkstemp(prefix="tidelog-")  # OpenSSL reads files alone; this one is ours alone
         try:
             with os.fdopen(descriptor, "w") as file:
                 file.write(both)
-            _load_certificate(context, name, "ssl_keystore_certificate_chain", certificates.key_password)
+            _load_certificate(context, name, certificates.spelled("ssl_keystore_certificate_chain"), certificates)
         finally:
             os.unlink(name)
-    return context
 
 
-def _load_certificate(context: ssl.SSLContext, path: str, what: str, password: str | None) -> None:
+def _load_certificate(context: ssl.SSLContext, path: str, what: str, certificates: Certificates) -> None:
+    password = certificates.key_password
     try:
         context.load_cert_chain(path, password=lambda: password or "")  # without one, OpenSSL asks the terminal
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             why = "the key is not that of the first certificate"
         elif "BEGIN ENCRYPTED PRIVATE KEY" in _text(path) or "Proc-Type: 4,ENCRYPTED" in _text(path):
-            why = "the key cannot be decrypted: ssl_key_password is " + ("wrong" if password else "missing")
+            option = certificates.spelled("ssl_key_password")
+            why = f"the key cannot be decrypted: {option} is " + ("wrong" if password else "missing")
         else:
             why = f"a certificate and its private key are expected, both in PEM ({_BEGIN}). {TO_PEM}"
         raise ConfigError(f"{what}: {why}") from None
@@ -111,6 +138,16 @@ class TlsNetwork(RealNetwork):
 
     def __init__(self, context: ssl.SSLContext, certificates: Certificates | None = None) -> None:
         self.context = context
+        self._certificates = certificates
+
+    @staticmethod
+    def to_nodes(certificates: Certificates) -> TlsNetwork:
+        """One that connects as a client with these. Raises ConfigError: they cannot be used."""
+        return TlsNetwork(client_context(certificates), certificates)
+
+    def renew(self, certificates: Certificates) -> None:
+        """Read the files anew, for connections from now on. Raises ConfigError: all stays as it was."""
+        self.context = client_context(certificates)
         self._certificates = certificates
 
     async def connect(self, host: str, port: int, receiver: Receiver) -> Link:
@@ -140,6 +177,58 @@ class TlsNetwork(RealNetwork):
         except OSError as error:
             raise NetworkError(f"cannot connect to {where}: {connect_reason(error)}") from None
         return stream
+
+
+class TlsListeningNetwork(RealNetwork):
+    """Listens over TLS. Raises ConfigError: a file cannot be used; names its setting."""
+
+    def __init__(self, certificates: Certificates) -> None:
+        self._context = server_context(certificates)
+
+    def renew(self, certificates: Certificates) -> None:
+        """Read the files anew, for connections from now on. Raises ConfigError: all stays as it was."""
+        self._context = server_context(certificates)
+
+    def listen(
+        self, host: str | None, port: int, *, backlog: int, admit: Admit, on_trouble: Callable[[OSError], None]
+    ) -> Acceptor:
+        """As the `Network` says. Who does not shake hands in HANDSHAKE_SECONDS_MAX is hung up on."""
+        acceptor = Acceptor(admit=admit, on_trouble=on_trouble, open_stream=self._open)
+        acceptor.bind(host, port, backlog=backlog)
+        return acceptor
+
+    async def _open(self, stream: socket.socket, protocol: asyncio.BufferedProtocol) -> None:
+        loop = asyncio.get_running_loop()
+        shaken_hands = loop.create_future()
+        tls = _AcceptedTls(
+            loop,
+            protocol,
+            self._context,
+            shaken_hands,
+            server_side=True,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,
+            ssl_shutdown_timeout=SHUTDOWN_SECONDS_MAX,
+        )
+        await loop.connect_accepted_socket(lambda: tls, stream)
+        await shaken_hands
+
+
+class _AcceptedTls(sslproto.SSLProtocol):
+    """asyncio's TLS, of whatever loop, with two changes.
+
+    Its buffer is smaller. And a peer is told why it is refused: asyncio closes the stream of a handshake that failed
+    without sending the alert that OpenSSL has made. For a peer that speaks no TLS OpenSSL makes none; Java does, and
+    clients know by it what they have connected to.
+    """
+
+    max_size = READ_BUFFER_BYTES
+
+    def _on_handshake_complete(self, handshake_exc: BaseException | None) -> None:
+        if isinstance(handshake_exc, ssl.SSLError):
+            if handshake_exc.reason in _NO_TLS and self._transport is not None:
+                cast("asyncio.Transport", self._transport).write(_NO_TLS_ALERT)
+            self._process_outgoing()  # type: ignore[attr-defined]
+        super()._on_handshake_complete(handshake_exc)
 
 
 class _TlsStream(Stream):

@@ -9,9 +9,10 @@ from tidelog.base.errors import ConfigError
 
 LISTENERS = "listeners"
 PROTOCOL_MAP = "listener.security.protocol.map"
-PLAINTEXT = "PLAINTEXT"
-"""The protocol that is served, and the listener on which brokers ask each other unless another is named."""
-PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PLAINTEXT, SSL = "PLAINTEXT", "SSL"
+"""The protocols that are served."""
+PROTOCOLS = (PLAINTEXT, SSL, "SASL_PLAINTEXT", "SASL_SSL")
+"""In the order of the numbers that registrations give them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +66,12 @@ def check_protocols(protocols: Mapping[str, str], in_use: Iterable[str]) -> None
     A name that is not in the map is that of a protocol: whoever calls a listener SSL must not be served without it.
 
     Raises:
-        ConfigError: a listener is not to speak PLAINTEXT.
+        ConfigError: a listener is to speak what is not served.
     """
     for name in sorted(in_use):
         protocol = protocols.get(name, name)
-        if protocol != PLAINTEXT:
+        if protocol not in (PLAINTEXT, SSL):
             raise ConfigError(
                 f"{PROTOCOL_MAP}: listener {name} speaks {protocol}; "
-                f"this release serves PLAINTEXT only ({name}:PLAINTEXT in the map, if that is what you want)"
+                f"this release serves PLAINTEXT and SSL ({name}:SSL in the map, if that is what you want)"
             )

@@ -17,7 +17,7 @@ from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, Offset, ProducerId
 from tidelog.base.ports import Clock, Disk, Executor, Network, Rng
 from tidelog.controller import ControllerSettings, ControllerState, CreateTopicResult, TopicToCreate
-from tidelog.metadata import MetadataImage, RegisteredEndpoint
+from tidelog.metadata import MetadataImage
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.server.api import forwarding
@@ -59,6 +59,7 @@ from tidelog.server.transactions.verification import TransactionVerification
 from tidelog.server.transport.connections import ConnectionLimits, Connections
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER
 from tidelog.server.transport.listeners import Listeners
+from tidelog.server.transport.node_networks import NodeNetworks
 from tidelog.wire import ConsistencyState
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class Node:
             tasks=self.tasks,
             room_for_logs=lambda: self.connections.limits.room_for_logs(network.open_files()),
         )
+        self.networks = NodeNetworks(config, network)
         fetch_settings = ReplicaFetchSettings.from_properties(config.static)
         self.broker = Broker(
             config.node_id,
@@ -124,7 +126,7 @@ class Node:
                 self.files.served,
                 self._alter_partitions,
                 fetch_settings,
-                network=network,
+                network=self.networks.to_brokers,
                 clock=clock,
                 rng=rng,
             ),
@@ -163,7 +165,7 @@ class Node:
         self.listeners = Listeners(
             config,
             self.connections,
-            network=network,
+            networks=self.networks,
             clock=clock,
             executor=executor,
             new_dispatcher=self._new_dispatcher,
@@ -177,6 +179,7 @@ class Node:
             self.broker.moves,
             self.groups,
             self.share_fetching,
+            self.networks,
             self.listeners,
         ):
             self._dynamic_configs.follow(follower)
@@ -188,7 +191,7 @@ class Node:
             config.node_id,
             fetch_settings.listener_name,
             lambda: None if self.active_controller is None else self.active_controller.leader_epoch,
-            network=network,
+            network=self.networks.to_brokers,
             rng=rng,
             tasks=self.tasks,
         )
@@ -419,6 +422,7 @@ class Node:
         self._dynamic_configs.follow(cleaner)
         self._upkeep.start(cleaner.run())
         self._upkeep.start(self.listeners.close_idle())
+        self._upkeep.start(self.networks.watch(self._executor))
         self._has_started = True
         self._not_ready = None
         shortage = self.connections.limits.shortage(self._network.open_files())
@@ -526,7 +530,7 @@ class Node:
                 listeners=(self.broker_watch, self.replica_stops, self.controller_registrations),
                 first_levels=first_levels,
             ),
-            network=self._network,
+            network=self.networks.to_controllers,
             clock=self.clock,
             rng=self.rng,
             executor=self._executor,
@@ -537,7 +541,9 @@ class Node:
             await quorum.controller.on_snapshot(opened.snapshot)
         if self.files.incarnations.previous.registers is not None:
             self.broker.incarnation_id = self.files.incarnations.previous.registers
-        channel = ControllerChannel(node_id, self.cluster_id, quorum, network=self._network, rng=self.rng)
+        channel = ControllerChannel(
+            node_id, self.cluster_id, quorum, network=self.networks.to_controllers, rng=self.rng
+        )
         return ClusterMember(
             quorum=quorum,
             controller=quorum.controller,
@@ -550,11 +556,10 @@ class Node:
         )
 
     def _new_registration(self, quorum: MetadataQuorum, channel: ControllerChannel) -> ControllerRegistration:
-        told = [self.listeners.advertised(one.name) for one in self.config.controller_listeners]
         registration = ControllerRegistration(
             self.config.node_id,
             self.broker.incarnation_id,
-            [RegisteredEndpoint(one.name, one.host, one.port) for one in told],
+            self.listeners.endpoints(self.config.controller_listeners),
             image=self.broker.image,
             quorum=quorum,
             channel=channel,
@@ -563,11 +568,10 @@ class Node:
         return registration
 
     def _new_lifecycle(self, channel: ControllerChannel) -> BrokerLifecycle:
-        told = [self.listeners.advertised(one.name) for one in self.config.broker_listeners]
         return BrokerLifecycle(
             self.config,
             self.cluster_id,
-            [RegisteredEndpoint(one.name, one.host, one.port) for one in told],
+            self.listeners.endpoints(self.config.broker_listeners),
             broker=self.broker,
             files=self.files,
             channel=channel,

@@ -16,10 +16,11 @@ import pytest
 from support.fixtures.certificates import OVER, Authority, Certificate, missing_openssl
 from support.fixtures.scripted_broker import ScriptedBroker
 from support.fixtures.waiting import until
+from tidelog.base.certificates import Certificates
 from tidelog.base.errors import NetworkError, SslAuthenticationError
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
-from tidelog.io.tls import Certificates, TlsNetwork, client_context
+from tidelog.io.tls import TlsNetwork, client_context
 from tidelog.net.address import Address
 from tidelog.net.connection import Connection, ConnectionSettings, open_connection
 from tidelog.net.security import ConnectionSecurity

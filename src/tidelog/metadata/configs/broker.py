@@ -21,6 +21,7 @@ from tidelog.metadata.configs.key import (
 )
 from tidelog.metadata.configs.share_coordinators import SHARE_COORDINATOR_CONFIGS
 from tidelog.metadata.configs.share_groups import GROUP_SHARE_CONFIGS
+from tidelog.metadata.configs.tls import TLS_CONFIGS
 from tidelog.metadata.configs.topic import COMPRESSION_TYPES, GZIP_LEVELS
 from tidelog.metadata.configs.unserved import UNSERVED_CONFIGS
 
@@ -48,8 +49,8 @@ LISTENER_SECURITY_PROTOCOL_MAP = ConfigKey(
     "listener.security.protocol.map",
     STRING,
     "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-    "Which protocol each listener name speaks: NAME:PROTOCOL, with a comma between. PLAINTEXT is served. Unless "
-    "it is set, listeners of controllers speak PLAINTEXT.",
+    "Which protocol each listener name speaks: NAME:PROTOCOL, with a comma between. PLAINTEXT and SSL are served. "
+    "Unless it is set, listeners of controllers speak PLAINTEXT.",
     is_dynamic=True,
 )
 CONTROLLER_LISTENER_NAMES = ConfigKey(
@@ -59,9 +60,17 @@ INTER_BROKER_LISTENER_NAME = ConfigKey(
     "inter.broker.listener.name",
     STRING.or_none,
     None,
-    "The listener on which brokers ask each other for records, PLAINTEXT unless set; who has none of this name is "
-    "asked on its first. "
+    "The listener on which brokers ask each other for records; that of security.inter.broker.protocol unless set. Who "
+    "has none of this name is asked on its first. "
     "If clients have another listener, controllers stop replicas through it; otherwise by the metadata alone.",
+)
+SECURITY_INTER_BROKER_PROTOCOL = ConfigKey(
+    "security.inter.broker.protocol",
+    STRING,
+    "PLAINTEXT",
+    "The listener of this name is the one on which brokers ask each other, unless inter.broker.listener.name says "
+    "which.",
+    choices=("PLAINTEXT", "SSL"),
 )
 CONTROLLER_QUORUM_VOTERS = ConfigKey(
     "controller.quorum.voters",
@@ -566,5 +575,6 @@ BROKER_CONFIGS: tuple[ConfigKey[Any], ...] = (
     *GROUP_CONSUMER_CONFIGS,
     *SHARE_COORDINATOR_CONFIGS,
     *GROUP_SHARE_CONFIGS,
+    *TLS_CONFIGS,
     *UNSERVED_CONFIGS,
 )

@@ -20,6 +20,7 @@ from tidelog.metadata.configs import topic as topic_keys
 from tidelog.metadata.configs.broker import BROKER_CONFIGS
 from tidelog.metadata.configs.groups import GROUP_CONFIGS, check_ranges
 from tidelog.metadata.configs.key import PASSWORD, ConfigKey, ConfigType, ConfigValue, Support, Synonym
+from tidelog.metadata.configs.tls import TLS_NAMES
 from tidelog.metadata.configs.topic import TOPIC_CONFIGS
 from tidelog.metadata.image import ResourceKey, ResourceType
 from tidelog.metadata.ip_overrides import parse_per_ip_overrides
@@ -177,7 +178,7 @@ def _key_by_prefix(name: str) -> ConfigKey[Any] | None:
         _, _, of_listener = name.removeprefix(_OF_LISTENERS).partition(".")
         _, _, of_mechanism = of_listener.partition(".")
         key = TABLE["broker"].get(of_listener) or TABLE["broker"].get(of_mechanism)
-        if key is None or key.support != Support.SERVED:
+        if key is None or key.support != Support.SERVED or (key.name == of_listener and key.name in TLS_NAMES):
             return None if key is None else replace(key, name=name)
         why = f"no listener has a setting of its own; {key.name} is one for all of them"
         return replace(key, name=name, default=None, support=Support.REFUSED, why=why)

@@ -21,6 +21,7 @@ from tidelog.metadata.listeners import (
     parse_protocols,
 )
 from tidelog.server.settings.quorum_config import QuorumConfig, read_quorum_config
+from tidelog.server.settings.replication_settings import inter_broker_listener_name
 
 BROKER_ROLE = "broker"
 CONTROLLER_ROLE = "controller"
@@ -36,6 +37,7 @@ class NodeConfig:
     Attributes:
         broker_listeners: for clients and brokers; empty for a node that is only a controller.
         inter_broker_listener_name: of the one among them on which brokers ask each other, if there is one of that name.
+        protocols: of listeners, by their names; a name that is not there is that of a protocol.
         controller_listeners: for the quorum; empty for a node that is only a broker.
         queued_request_bytes_max: of requests that have come in part; `node_…` of those of other nodes.
         queued_answer_bytes_max: of answers that were not taken.
@@ -52,6 +54,7 @@ class NodeConfig:
     controller_listeners: tuple[Listener, ...]
     controller_listener_name: str
     inter_broker_listener_name: str
+    protocols: Mapping[str, str]
     quorum: QuorumConfig
     advertised: Mapping[str, Listener]
     rack: str | None
@@ -112,7 +115,8 @@ class NodeConfig:
             broker_listeners=broker_listeners,
             controller_listeners=controller_listeners,
             controller_listener_name=listener_name,
-            inter_broker_listener_name=values[keys.INTER_BROKER_LISTENER_NAME] or PLAINTEXT,
+            inter_broker_listener_name=inter_broker_listener_name(values),
+            protocols=_protocols(values, _names_of_controllers(values)),
             quorum=read_quorum_config(values, node_id, controller_listeners, listener_name),
             advertised=advertised,
             rack=values[keys.BROKER_RACK],

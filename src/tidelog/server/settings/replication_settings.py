@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidelog.base.errors import ConfigError
+from tidelog.metadata.configs import ConfigValues, broker_values
 from tidelog.metadata.configs import broker as keys
-from tidelog.metadata.configs import broker_values
 from tidelog.metadata.configs import cluster as cluster_keys
-from tidelog.metadata.listeners import PLAINTEXT
+from tidelog.metadata.listeners import PLAINTEXT, PROTOCOL_MAP
 
 RACK_AWARE = "RackAwareReplicaSelector"
 
@@ -54,6 +55,17 @@ class ReplicaFetchSettings:
             backoff_ms=values[cluster_keys.REPLICA_FETCH_BACKOFF_MS],
             timeout_ms=values[cluster_keys.REPLICA_SOCKET_TIMEOUT_MS],
             silence_ms_max=values[cluster_keys.BROKER_SESSION_TIMEOUT_MS],
-            listener_name=values[keys.INTER_BROKER_LISTENER_NAME] or PLAINTEXT,
+            listener_name=inter_broker_listener_name(values),
             selects_by_rack=(values[cluster_keys.REPLICA_SELECTOR_CLASS] or "").endswith(RACK_AWARE),
         )
+
+
+def inter_broker_listener_name(values: ConfigValues) -> str:
+    """Of the listener on which brokers ask each other. Raises ConfigError: two settings name one."""
+    named, protocol = values[keys.INTER_BROKER_LISTENER_NAME], values[keys.SECURITY_INTER_BROKER_PROTOCOL]
+    if named and protocol != PLAINTEXT:
+        raise ConfigError(
+            f"inter.broker.listener.name is {named} and security.inter.broker.protocol is {protocol}: set one of them. "
+            f"{PROTOCOL_MAP} says which protocol {named} speaks"
+        )
+    return named or protocol

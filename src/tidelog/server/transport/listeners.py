@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
 from tidelog.base.errors import ConfigError, NetworkError
-from tidelog.base.ports import Clock, Executor, Listening, Network
+from tidelog.base.ports import Clock, Executor, Listening
+from tidelog.metadata import RegisteredEndpoint
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.metadata.configs import broker as keys
 from tidelog.metadata.listeners import Listener, check_protocols, parse_listeners, parse_protocols
@@ -21,6 +22,7 @@ from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.transport.connection_memory import ConnectionMemory
 from tidelog.server.transport.connections import Connections
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER, INTER_BROKER
+from tidelog.server.transport.node_networks import NodeNetworks
 from tidelog.server.transport.server_connection import Answer, Closed, ServerConnection
 
 logger = logging.getLogger("tidelog.server.node")
@@ -58,7 +60,7 @@ class Listeners:
         config: NodeConfig,
         connections: Connections,
         *,
-        network: Network,
+        networks: NodeNetworks,
         clock: Clock,
         executor: Executor,
         new_dispatcher: Callable[[str], FrameHandler],
@@ -66,7 +68,7 @@ class Listeners:
     ) -> None:
         self._config = config
         self._connections = connections
-        self._network = network
+        self._networks = networks
         self._executor = executor
         self._new_dispatcher = new_dispatcher
         self._is_timed = is_timed
@@ -91,6 +93,12 @@ class Listeners:
         advertised = self._config.advertised.get(name, bound)
         return Listener(name, advertised.host or "127.0.0.1", advertised.port or bound.port)
 
+    def endpoints(self, listeners: Sequence[Listener]) -> list[RegisteredEndpoint]:
+        """What a registration says of listeners."""
+        told = [self.advertised(one.name) for one in listeners]
+        numbers = [self._networks.protocol_number(one.name) for one in listeners]
+        return [RegisteredEndpoint(one.name, one.host, one.port, of) for one, of in zip(told, numbers, strict=True)]
+
     @property
     def first(self) -> Listener:
         """What others are told of the first listener for clients; of a node that is no broker, for controllers."""
@@ -113,9 +121,11 @@ class Listeners:
     def on_settings(self, old: SettingsInForce | None, new: SettingsInForce) -> None:
         """Those that `listeners` names while the node runs come and go."""
         if old is not None and old.broker != new.broker:
-            self.listen_beside(listeners_beside(new.broker))
+            self.listen_beside(
+                listeners_beside(new.broker), parse_protocols(new.broker[keys.LISTENER_SECURITY_PROTOCOL_MAP])
+            )
 
-    def listen_beside(self, listeners: Sequence[Listener]) -> None:
+    def listen_beside(self, listeners: Sequence[Listener], protocols: Mapping[str, str]) -> None:
         """Have these beside those of the file, from now on: `listeners` changed while the node runs.
 
         As at Kafka, brokers do not register them: who connects there is told of brokers that registered the name. One
@@ -128,8 +138,8 @@ class Listeners:
             if name in self._beside:
                 continue
             try:
-                acceptor = self._listen(BROKER, listener)
-            except NetworkError as error:
+                acceptor = self._listen(BROKER, listener, protocols.get(name, name))
+            except (NetworkError, ConfigError) as error:
                 logger.error("%s; it is left out until `listeners` changes", error)
                 continue
             self._beside[name] = listener
@@ -138,7 +148,7 @@ class Listeners:
                 acceptor.start()
             logger.info("listener %s: port %s is open", name, acceptor.port)
 
-    def _listen(self, role: str, listener: Listener) -> Listening:
+    def _listen(self, role: str, listener: Listener, protocol: str | None = None) -> Listening:
         role_there = self._role_of(role, listener)
         dispatcher = self._dispatchers.get(role_there)
         if dispatcher is None:
@@ -146,7 +156,7 @@ class Listeners:
         memory = self.memory[CLIENTS if role_there == BROKER else NODES]
         make = partial(self._new_connection, dispatcher, listener.name, memory)
         try:
-            acceptor = self._network.listen(
+            acceptor = self._networks.of_listener(listener.name, protocol).listen(
                 listener.host or None,
                 listener.port,
                 backlog=max(self._config.listen_backlog, LISTEN_BACKLOG_MIN),

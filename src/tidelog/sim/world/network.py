@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tidelog.base.errors import NetworkError
-from tidelog.base.ports import Admit, Link, Receiver
+from tidelog.base.certificates import Certificates
+from tidelog.base.errors import ConfigError, NetworkError
+from tidelog.base.ports import Admit, Link, Receiver, SecuredNetwork
 from tidelog.io.network import Stream
 from tidelog.sim.runs.trace import Trace
 from tidelog.sim.world.loop import SimulatedLoop
@@ -263,6 +264,10 @@ class MachineNetwork:
             if wait_seconds is not None:
                 await asyncio.sleep(wait_seconds)
         raise NetworkError(f"cannot connect to {host}:{port}: Connection timed out")
+
+    def over_tls(self, certificates: Certificates, *, listens: bool) -> SecuredNetwork:
+        """Raises ConfigError: always."""
+        raise ConfigError("no TLS is simulated: what it carries is the same")
 
     async def refuses(self, host: str, port: int) -> bool:
         """Whether that machine says that nobody listens there."""

@@ -1,0 +1,208 @@
+"""Listeners with TLS: clients and nodes over them, certificates that are renewed, and peers that do not shake hands."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.fixtures.certificates import Authority, Certificate, missing_openssl
+from support.fixtures.waiting import wait_until
+from support.nodes.server_process import NodeFailedError, ServerProcess
+from tidelog import Admin, ConfigResource, Consumer, NewTopic, Producer, SslAuthenticationError, TopicPartition
+from tidelog.base.ids import BrokerId, ClusterId
+from tidelog.cli.node_directories import format_directory
+from tidelog.cli.ports import free_ports
+
+HOST = "127.0.0.1"
+HOSTS = f"DNS:localhost,IP:{HOST}"
+
+pytestmark = pytest.mark.skipif(missing_openssl() is not None, reason=str(missing_openssl()))
+
+
+class Keys:
+    """An authority, and what it has signed for nodes and for clients."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        self.authority = Authority(directory)
+        self.nodes = self.authority.sign("nodes", hosts=HOSTS)
+        self.client = self.authority.sign("client")
+        (directory / "others").mkdir()
+        self.stranger = Authority(directory / "others", "others").sign("stranger", hosts=HOSTS)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Of a node."""
+        return {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.nodes.both),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.authority.certificate),
+        }
+
+    def options(self, certificate: Certificate | None = None) -> dict[str, str]:
+        """Of a client."""
+        shown = {} if certificate is None else {"ssl_keystore_location": str(certificate.both)}
+        return {"security_protocol": "SSL", "ssl_truststore_location": str(self.authority.certificate), **shown}
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return Keys(tmp_path_factory.mktemp("keys") / "tls")
+
+
+@pytest.fixture
+def secured(keys: Keys, tmp_path: Path) -> Iterator[ServerProcess]:
+    """A node whose clients speak TLS, not yet started."""
+    node = ServerProcess(tmp_path, tmp_path / "data")
+    node.settings |= {
+        "listeners": f"CLIENTS://{HOST}:0,CONTROLLER://{HOST}:0",
+        "listener.security.protocol.map": "CLIENTS:SSL,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "CLIENTS",
+        **keys.settings,
+    }
+    yield node
+    node.close()
+
+
+def write_and_read(bootstrap: str, topic: str, options: dict[str, str]) -> list[bytes | None]:
+    with Producer(bootstrap, **options) as producer:  # type: ignore[arg-type]
+        for number in range(3):
+            producer.send(topic, b"x" * 100_000 * number)
+    with Consumer(bootstrap, auto_offset_reset="earliest", **options) as consumer:  # type: ignore[arg-type]
+        consumer.assign([TopicPartition(topic, 0)])
+        found: list[bytes | None] = []
+        while len(found) < 3:
+            found += [record.value for record in consumer.poll(timeout_ms=1_000)]
+    return found
+
+
+def test_three_nodes_and_their_clients_speak_tls_alone(keys: Keys, tmp_path: Path) -> None:
+    ports, cluster_id = free_ports(HOST, [None] * 6), ClusterId("tls-tls-tls-tls-tls-tl")
+    nodes = []
+    for node_id in (1, 2, 3):
+        node = ServerProcess(tmp_path, tmp_path / f"data-{node_id}", node_id=node_id)
+        node.settings |= {
+            "listeners": f"SSL://{HOST}:{ports[node_id - 1]},CONTROLLER://{HOST}:{ports[node_id + 2]}",
+            "listener.security.protocol.map": "SSL:SSL,CONTROLLER:SSL",
+            "controller.quorum.voters": ",".join(f"{one}@{HOST}:{ports[one + 2]}" for one in (1, 2, 3)),
+            "security.inter.broker.protocol": "SSL",
+            "ssl.client.auth": "required",
+            **keys.settings,
+        }
+        format_directory(str(tmp_path / f"data-{node_id}"), BrokerId(node_id), cluster_id)
+        nodes.append(node)
+    options = keys.options(keys.client)
+    try:
+        for node in nodes:
+            node.start_soon()
+        for node in nodes:
+            node.wait_until_serving()
+        bootstrap = nodes[0].bootstrap
+        with Admin(bootstrap, **options) as admin:  # type: ignore[arg-type]
+            admin.create_topics([NewTopic("kept", 1, 3, {"min.insync.replicas": "3"})])
+            assert admin.describe_cluster().controller_id in (1, 2, 3)
+
+            def in_sync() -> bool:
+                return len(admin.describe_topics(["kept"])["kept"].partitions[0].isr) == 3
+
+            wait_until(in_sync, "all replicas are in sync")
+        assert write_and_read(bootstrap, "kept", options) == [b"x" * 100_000 * number for number in range(3)]
+        with pytest.raises(SslAuthenticationError, match=r"shows no certificate.*ssl_keystore_location"):
+            Admin(bootstrap, default_api_timeout_ms=5_000, **keys.options()).list_topics()  # type: ignore[arg-type]
+        with pytest.raises(SslAuthenticationError, match=r"may not trust the authority"):
+            Admin(bootstrap, **keys.options(keys.stranger)).list_topics()  # type: ignore[arg-type]
+        with pytest.raises(SslAuthenticationError, match=r"speaks TLS, and this client does not"):
+            Admin(bootstrap).list_topics()
+    finally:
+        for node in nodes:
+            node.close()
+
+
+def test_a_certificate_is_renewed_while_the_node_runs(keys: Keys, secured: ServerProcess, tmp_path: Path) -> None:
+    file, broken = tmp_path / "shown.pem", tmp_path / "broken.pem"
+    file.write_bytes(keys.stranger.both.read_bytes())
+    secured.settings["listener.name.clients.ssl.keystore.location"] = str(file)
+    # Who it shows itself as is nobody's business here but the client's.
+    secured.settings["listener.name.clients.ssl.truststore.location"] = str(keys.authority.certificate)
+    secured.start()
+    with pytest.raises(SslAuthenticationError, match="no authority that is trusted here"):
+        Admin(secured.bootstrap, **keys.options()).list_topics()  # type: ignore[arg-type]
+    # A file that is half written changes nothing.
+    broken.write_text("-----BEGIN CERTIFICATE-----\n")
+    os.replace(broken, file)
+    wait_until(lambda: "the certificate stays as it was" in secured.log, "the broken file is told of")
+    assert shown(secured.port) == subject_of(keys.stranger)
+    broken.write_bytes(keys.nodes.both.read_bytes())
+    os.replace(broken, file)
+    wait_until(lambda: shown(secured.port) == subject_of(keys.nodes), "the new certificate is shown")
+    with Admin(secured.bootstrap, **keys.options()) as admin:  # type: ignore[arg-type]
+        admin.create_topics([NewTopic("t")])
+        # A setting does the same at once.
+        where = ConfigResource("broker", "1")
+        name = "listener.name.clients.ssl.keystore.location"
+        admin.alter_configs({where: {name: str(keys.stranger.both)}})
+    wait_until(lambda: shown(secured.port) == subject_of(keys.stranger), "the certificate of the setting is shown")
+
+
+def shown(port: int) -> bytes | None:
+    """The certificate that a listener shows."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection((HOST, port), 10) as plain, context.wrap_socket(plain) as stream:
+        return stream.getpeercert(binary_form=True)
+
+
+def subject_of(certificate: Certificate) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(certificate.certificate.read_text())
+
+
+def test_who_does_not_shake_hands_harms_nobody(keys: Keys, secured: ServerProcess) -> None:
+    secured.start()
+    silent = [socket.create_connection((HOST, secured.port), 10) for _ in range(5)]
+    for peer in silent[:2]:
+        peer.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")  # a half hello
+    for junk in (b"GET / HTTP/1.1\r\n\r\n", b"\x00\x00\x00\x10\x00\x12\x00\x03" + b"\x00" * 12, os.urandom(4096)):
+        with socket.create_connection((HOST, secured.port), 10) as peer:
+            peer.sendall(junk)
+            peer.settimeout(20)
+            answer = b""
+            try:
+                while piece := peer.recv(4096):
+                    answer += piece
+            except ConnectionError:
+                pass
+            assert len(answer) < 64, "an alert at most"
+    assert write_and_read(secured.bootstrap, "t", keys.options()) == [b"x" * 100_000 * number for number in range(3)]
+    for peer in silent:
+        peer.close()
+    assert "Traceback" not in secured.log
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "error"),
+    [
+        ("ssl.keystore.location", None, "ssl.keystore.location is missing: a listener with TLS needs a certificate"),
+        ("ssl.keystore.location", "/nowhere.pem", "ssl.keystore.location='/nowhere.pem': it cannot be read"),
+        ("ssl.keystore.type", "JKS", "ssl.keystore.type=JKS: this release reads PEM.*openssl pkcs12"),
+        ("ssl.truststore.location", "{key}", "ssl.truststore.location=.*no certificate in PEM"),
+        ("ssl.keystore.key", "x", "ssl.keystore.key and ssl.keystore.certificate.chain go together"),
+        ("ssl.client.auth", "maybe", "ssl.client.auth.*none, requested, required"),
+        ("ssl.cipher.suites", "TLS_AES_128_GCM_SHA256", "ssl.cipher.suites"),
+        ("security.inter.broker.protocol", "SSL", "inter.broker.listener.name is CLIENTS and security.inter.broker"),
+    ],
+)
+def test_what_cannot_be_meant_ends_the_start(
+    keys: Keys, secured: ServerProcess, setting: str, value: str | None, error: str
+) -> None:
+    if value is None:
+        del secured.settings[setting]
+    else:
+        secured.settings[setting] = value.format(key=keys.nodes.key)
+    with pytest.raises(NodeFailedError, match=rf"(?s)error: .*{error}"):
+        secured.start()
