@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from support.fixtures.certificates import Authority, Certificate, missing_openssl
@@ -98,11 +99,18 @@ def test_three_nodes_and_their_clients_speak_tls_alone(keys: Keys, tmp_path: Pat
         format_directory(str(tmp_path / f"data-{node_id}"), BrokerId(node_id), cluster_id)
         nodes.append(node)
     options = keys.options(keys.client)
+    # The third is known to nobody, until its certificate is renewed.
+    file = tmp_path / "third.pem"
+    file.write_bytes(keys.stranger.both.read_bytes())
+    nodes[2].settings["ssl.keystore.location"] = str(file)
     try:
         for node in nodes:
             node.start_soon()
-        for node in nodes:
+        for node in nodes[:2]:
             node.wait_until_serving()
+        wait_until(lambda: "TLS handshake failed" in nodes[0].log, "the third is refused")
+        file.write_bytes(keys.nodes.both.read_bytes())
+        nodes[2].wait_until_serving()
         bootstrap = nodes[0].bootstrap
         with Admin(bootstrap, **options) as admin:  # type: ignore[arg-type]
             admin.create_topics([NewTopic("kept", 1, 3, {"min.insync.replicas": "3"})])
@@ -206,3 +214,24 @@ def test_what_cannot_be_meant_ends_the_start(
         secured.settings[setting] = value.format(key=keys.nodes.key)
     with pytest.raises(NodeFailedError, match=rf"(?s)error: .*{error}"):
         secured.start()
+
+
+def test_stock_clients_speak_tls_to_it(keys: Keys, secured: ServerProcess) -> None:
+    secured.settings["ssl.client.auth"] = "required"
+    secured.start()
+    config: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": secured.bootstrap,
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(keys.authority.certificate),
+        "ssl.certificate.location": str(keys.client.certificate),
+        "ssl.key.location": str(keys.client.key),
+    }
+    producer = confluent_kafka.Producer(config)
+    for number in range(3):
+        producer.produce("t", b"x" * 100_000 * number)
+    assert producer.flush(20) == 0
+    consumer = confluent_kafka.Consumer({**config, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["t"])
+    found = consumer.consume(3, 20)
+    consumer.close()
+    assert [record.value() for record in found] == [b"x" * 100_000 * number for number in range(3)]

@@ -263,26 +263,29 @@ def handshake_error(where: str, error: ssl.SSLError, certificates: Certificates 
             f" If its listener is PLAINTEXT or SASL_PLAINTEXT, set security_protocol to that"
         )
     alert = reason.replace("_", " ").lower()
+    keystore = (certificates or Certificates()).spelled("ssl_keystore_location")
     if _is_alert(error):
         has_own = certificates is None or bool(certificates.certificate_path or certificates.certificate_chain)
         if not has_own:
             return SslAuthenticationError(
                 f"{where}: the broker refuses the connection ({alert}), and this client shows no certificate:"
-                " if the listener wants one (ssl.client.auth=required), set ssl_keystore_location"
+                f" if the listener wants one (ssl.client.auth=required), set {keystore}"
             )
         return SslAuthenticationError(
             f"{where}: the broker refuses the connection ({alert}): it may not trust the authority of this client's"
-            " certificate (ssl_keystore_location), or the certificate has expired"
+            f" certificate ({keystore}), or the certificate has expired"
         )
     return SslAuthenticationError(f"{where}: the TLS handshake failed: {alert}")
 
 
 def _why_unverified(where: str, error: ssl.SSLCertVerificationError, certificates: Certificates | None) -> str:
+    truststore = (certificates or Certificates()).spelled("ssl_truststore_location")
+    checked = (certificates or Certificates()).spelled("ssl_endpoint_identification_algorithm")
     said, code = error.verify_message.rstrip("."), error.verify_code
     if code in _OTHER_NAMES:
         return (
             f"the broker's certificate is for another name ({said}). Connect by a name that it is for, or have the"
-            " broker's certificate and advertised.listeners agree; ssl_endpoint_identification_algorithm='' checks no"
+            f" broker's certificate and advertised.listeners agree; {checked}='' checks no"
             " name, and lets anybody whose certificate is trusted be the broker"
         )
     if code == _OVER:
@@ -291,13 +294,14 @@ def _why_unverified(where: str, error: ssl.SSLCertVerificationError, certificate
         return f"the broker's certificate is not valid yet ({said}): is the clock right, here and there?"
     if code in _UNTRUSTED:
         trusted = "those that the ssl_context trusts"
-        if certificates is not None:
-            path = certificates.authorities_path
-            trusted = "the system's, since no ssl_truststore_location is given"
-            if path is not None or certificates.authorities is not None:
-                trusted = f"those in {path}" if path is not None else "those in ssl_truststore_certificates"
+        if certificates is not None and certificates.authorities_path is not None:
+            trusted = f"those in {certificates.authorities_path}"
+        elif certificates is not None and certificates.authorities is not None:
+            trusted = f"those in {certificates.spelled('ssl_truststore_certificates')}"
+        elif certificates is not None:
+            trusted = f"the system's, since no {truststore} is given"
         return (
             f"the broker's certificate is signed by no authority that is trusted here ({said}). Trusted are {trusted}:"
-            " name a file with the authority's certificate in ssl_truststore_location"
+            f" name a file with the authority's certificate in {truststore}"
         )
     return f"the broker's certificate is not accepted: {said}"

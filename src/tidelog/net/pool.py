@@ -36,9 +36,14 @@ class ConnectionPool:
         network: how to connect.
         settings: of each connection.
         backoff: between attempts at one broker.
+        is_node: a node tries again whatever it was refused for: a certificate may be renewed, here or there. A client
+            gives up, and its user is told.
     """
 
-    def __init__(self, network: Network, settings: ConnectionSettings, backoff: Backoff) -> None:
+    def __init__(
+        self, network: Network, settings: ConnectionSettings, backoff: Backoff, *, is_node: bool = False
+    ) -> None:
+        self._is_node = is_node
         self._network = network
         self._settings = settings
         self._backoff = backoff
@@ -78,7 +83,8 @@ class ConnectionPool:
         Raises:
             NetworkError: it cannot be opened, or nobody knows where the broker is.
             UnsupportedVersionError: the broker is not one that we can speak with.
-            AuthenticationError: one side does not accept the other; from then on at once, whatever broker is asked for.
+            AuthenticationError: one side does not accept the other; a client is told so from then on at once, whatever
+                broker it asks for.
         """
         if self._closed:
             raise NetworkError("the client is closed")
@@ -105,11 +111,9 @@ class ConnectionPool:
             slot.connection = await open_connection(self._network, address, self._settings)
             if before is not None and before.was_unheard:
                 await self._check_listener(slot.connection)
-        except AuthenticationError as error:
-            self._refused = error
-            slot.failures += 1
-            raise
-        except TidelogError:
+        except TidelogError as error:
+            if isinstance(error, AuthenticationError) and not self._is_node:
+                self._refused = error
             slot.failures += 1
             slot.not_before = loop.time() + self._backoff.delay_ms(slot.failures) / 1000
             raise

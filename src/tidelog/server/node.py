@@ -395,6 +395,7 @@ class Node:
         await self._start_metrics()
         await self._executor.run(self.files.open)
         self.listeners.bind()
+        self._upkeep.start(self.networks.watch(self._executor))  # others may refuse the present certificate
         self._not_ready = "it starts: the metadata log is being read"
         self.member = member = await self._join()
         self.listeners.accept(CONTROLLER)  # the quorum's other nodes must reach this one before it can be elected
@@ -422,7 +423,6 @@ class Node:
         self._dynamic_configs.follow(cleaner)
         self._upkeep.start(cleaner.run())
         self._upkeep.start(self.listeners.close_idle())
-        self._upkeep.start(self.networks.watch(self._executor))
         self._has_started = True
         self._not_ready = None
         shortage = self.connections.limits.shortage(self._network.open_files())

@@ -157,8 +157,8 @@ def test_what_is_passed_over_is_about_sizes_and_times(scope: Scope, key: ConfigK
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("listener.name.outside.ssl.keystore.password", "hunter2", "TLS is not served"),
-        ("listener.name.outside.scram-sha-256.sasl.jaas.config", "hunter2", "listeners speak PLAINTEXT"),
+        ("listener.name.outside.ssl.keystore.password", "hunter2", "a PEM store has no password"),
+        ("listener.name.outside.scram-sha-256.sasl.jaas.config", "hunter2", "SASL is not served"),
         ("listener.name.outside.max.connections", "5", "max.connections is one for all of them"),
         ("listener.name.outside.num.network.threads", "0", "whole number from 1"),
         ("config.providers.vault.param.token", "hunter2", "a value stands for itself"),
@@ -222,7 +222,7 @@ MAP = "listener.security.protocol.map"
     [
         ({"listeners": "PLAINTEXT"}, "NAME://HOST:PORT"),
         ({"listeners": "A://:1,A://:2"}, "stands there twice"),
-        ({"listeners": "SSL://:1"}, "SSL speaks SSL"),
+        ({"listeners": "SASL_SSL://:1"}, "SASL_SSL speaks SASL_SSL"),
         ({"listeners": "A://:1", MAP: "A:SASL_SSL"}, "A speaks SASL_SSL"),
         ({MAP: "A"}, "NAME:PROTOCOL"),
         ({MAP: "A:TLS"}, "with a protocol of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
@@ -237,4 +237,4 @@ def test_listeners_that_cannot_be_had_beside_others(settings: dict[str, str], sa
 
 def test_whose_protocol_only_the_file_of_its_broker_says_is_left_to_that() -> None:
     validate_broker_configs(BrokerSettings({}, {"listeners": "PLAINTEXT://:1,INSIDE://:2"}, {}))
-    validate_broker_configs(BrokerSettings({}, {"listeners": "SSL://:1", MAP: "SSL:PLAINTEXT"}, {}))
+    validate_broker_configs(BrokerSettings({}, {"listeners": "SASL_SSL://:1", MAP: "SASL_SSL:PLAINTEXT"}, {}))

@@ -116,7 +116,12 @@ def test_values_are_read(scope: Scope, name: str, text: str, value: ConfigValue)
         ("topic", "min.cleanable.dirty.ratio", "nan", "number from 0 to 1"),
         ("topic", "preallocate", "yes", "allowed: 'false', the default"),
         ("topic", "remote.storage.enable", "true", "no tiered storage"),
-        ("broker", "ssl.key.password", "x", "ssl.key.password: the value is not allowed; allowed: nothing"),
+        (
+            "broker",
+            "ssl.engine.factory.class",
+            "x",
+            "ssl.engine.factory.class: the value is not allowed; allowed: nothing",
+        ),
         ("topic", "compression.type", "brotli", "uncompressed, gzip, snappy, lz4, zstd, producer"),
         ("topic", "compression.gzip.level", "0", "-1, 1, 2"),
         ("topic", "compression.gzip.level", "10", "-1, 1, 2"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import pytest
 
@@ -10,7 +10,7 @@ from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.server.transport.connection_memory import ConnectionMemory
 from tidelog.server.transport.connections import ConnectionLimits, Connections, Refused
-from tidelog.server.transport.server_connection import Closed, ServerConnection
+from tidelog.server.transport.server_connection import Closed, OnClosed, ServerConnection
 
 MANY = 1 << 31
 
@@ -40,9 +40,9 @@ class Guest:
     def __init__(
         self, connections: Connections, ip: str = "10.0.0.1", *, descriptor: int = 50, is_counted: bool = True
     ):
-        self.tell: Callable[[Closed], None] | None = None
+        self.tell: OnClosed | None = None
 
-        def make(on_closed: Callable[[Closed], None]) -> ServerConnection:
+        def make(on_closed: OnClosed) -> ServerConnection:
             self.tell = on_closed
             return ServerConnection(
                 lambda *_: None,
@@ -57,7 +57,7 @@ class Guest:
 
     def leave(self, why: Closed = Closed.BY_PEER) -> None:
         assert self.tell is not None
-        self.tell(why)
+        self.tell(why, None)
 
 
 def test_at_the_limit_the_door_is_shut_until_one_leaves() -> None:

@@ -269,7 +269,7 @@ class Held:
             connections=self.connections,
             executor=InlineExecutor(),
             memory=ConnectionMemory(MEMORY_BYTES, MEMORY_BYTES, SystemClock()),
-            on_closed=self.closed.append,
+            on_closed=lambda why, _: self.closed.append(why),
         )
         self.connection.connection_made(self.transport)
 

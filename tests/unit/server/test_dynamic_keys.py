@@ -52,7 +52,7 @@ from tidelog.server.node import Node
 from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.replication import Replication
 from tidelog.server.settings.config import NodeConfig
-from tidelog.server.transport.server_connection import Closed, ServerConnection
+from tidelog.server.transport.server_connection import Closed, OnClosed, ServerConnection
 from tidelog.share import AcknowledgeType
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,
@@ -634,20 +634,25 @@ def accepts(world: World) -> bool:
 
 
 def admits(world: World) -> bool:
-    leave: list[Callable[[Closed], None]] = []
+    leave: list[OnClosed] = []
 
-    def make(on_closed: Callable[[Closed], None]) -> ServerConnection:
+    def make(on_closed: OnClosed) -> ServerConnection:
         leave.append(on_closed)
         return cast(ServerConnection, object())
 
     is_in = world.node.connections.admit(make, True, "127.0.0.1", 0) is not None
     for closed in leave:
-        closed(Closed.IDLE)
+        closed(Closed.IDLE, None)
     return is_in
 
 
 def listens_beside(world: World) -> bool:
     return "EXTRA" in world.node.listeners.names
+
+
+def certificates(world: World) -> object:
+    """What a listener over TLS would show and trust from its next connection on."""
+    return world.node.networks.certificates("EXTRA")
 
 
 async def keeps_deleted_files(world: World) -> bool:
@@ -709,6 +714,17 @@ BROKER_EFFECTS: dict[str, Effect] = {
     "log.cleaner.dedupe.buffer.size": Effect("1024", compacts_in_one_turn, COMPACT),
     "log.cleaner.io.max.bytes.per.second": Effect("1", compacts_without_a_pause, COMPACT),
     "log.segment.delete.delay.ms": Effect("0", keeps_deleted_files),
+    "ssl.client.auth": Effect("required", certificates),
+    "ssl.enabled.protocols": Effect("TLSv1.3", certificates),
+    "ssl.endpoint.identification.algorithm": Effect("", certificates),
+    "ssl.key.password": Effect("of the key", certificates),
+    "ssl.keystore.certificate.chain": Effect("c", certificates, given_broker={"ssl.keystore.key": "k"}),
+    "ssl.keystore.key": Effect("k", certificates, given_broker={"ssl.keystore.certificate.chain": "c"}),
+    "ssl.keystore.location": Effect("/k.pem", certificates, given_broker={"ssl.keystore.type": "PEM"}),
+    "ssl.keystore.type": Effect("PEM", certificates, given_broker={"ssl.keystore.location": "/k.pem"}),
+    "ssl.truststore.certificates": Effect("c", certificates),
+    "ssl.truststore.location": Effect("/t.pem", certificates, given_broker={"ssl.truststore.type": "PEM"}),
+    "ssl.truststore.type": Effect("PEM", certificates, given_broker={"ssl.truststore.location": "/t.pem"}),
     "losses.kept.bytes": Effect("1", lambda world: world.replication.loss_notes.kept_size_bytes_max),
     "losses.retained.max": Effect("1", forgets_a_loss, replicas=(US, OTHER)),
     "losses.retention.ms": Effect("1000", forgets_a_loss, replicas=(US, OTHER)),

@@ -192,8 +192,8 @@ UNSERVED_CONFIGS: tuple[ConfigKey[Any], ...] = (
         _dynamic("ssl.keystore.password", PASSWORD, None),
         _dynamic("ssl.truststore.password", PASSWORD, None),
     ),
-    *without_effect(
-        "a new certificate may have any name",
+    *refused(
+        "a renewed certificate may have any name: whoever may write its file is trusted with that",
         _key("ssl.allow.dn.changes", BOOLEAN, "false"),
         _key("ssl.allow.san.changes", BOOLEAN, "false"),
     ),

@@ -212,7 +212,7 @@ class ControllerChannel:
     ) -> R:
         pool = self._pools.get(address)
         if pool is None:
-            pool = self._pools[address] = ConnectionPool(self._network, self._settings, self._backoff)
+            pool = self._pools[address] = ConnectionPool(self._network, self._settings, self._backoff, is_node=True)
             await self._close_all_but(address)
         connection = await pool.connection(address, request_class)
         if version is not None:

@@ -91,7 +91,10 @@ class ReplicaStops(ControllerListener):
         self._targets: dict[BrokerId, _Target] = {}
         self._backoff = Backoff(BACKOFF_MS, BACKOFF_MS_MAX, rng)
         self._pool = ConnectionPool(
-            network, ConnectionSettings(f"controller-{node_id}-stops", connect_timeout_ms=TIMEOUT_MS), self._backoff
+            network,
+            ConnectionSettings(f"controller-{node_id}-stops", connect_timeout_ms=TIMEOUT_MS),
+            self._backoff,
+            is_node=True,
         )
 
     def on_replicas_lost(self, lost: Iterable[LostReplica], metadata: MetadataView, metadata_offset: Offset) -> None:

@@ -82,6 +82,7 @@ class QuorumPeers:
             network,
             ConnectionSettings(f"node-{node_id}", connect_timeout_ms=settings.request_timeout_ms),
             Backoff(max(settings.retry_backoff_ms, 1), CONNECT_BACKOFF_MS_MAX, rng),
+            is_node=True,
         )
         self._tasks = tasks
         self._farewells: set[asyncio.Task[None]] = set()

@@ -120,6 +120,7 @@ class Replication:
             network,
             ConnectionSettings(client_id=f"broker-{broker_id}-replicas"),
             Backoff(CONNECT_BACKOFF_FIRST_MS, CONNECT_BACKOFF_LONGEST_MS, rng),
+            is_node=True,
         )
         self._tasks = broker.tasks.branch("replication")
         self._log_tasks = broker.tasks.branch("logs")

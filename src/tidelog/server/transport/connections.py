@@ -21,7 +21,7 @@ from tidelog.metadata.configs import broker as keys
 from tidelog.metadata.ip_overrides import parse_per_ip_overrides
 from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.settings.log_lines import Seldom
-from tidelog.server.transport.server_connection import Closed, ServerConnection
+from tidelog.server.transport.server_connection import Closed, OnClosed, ServerConnection
 
 logger = logging.getLogger("tidelog.server.connections")
 
@@ -119,6 +119,7 @@ class Connections:
         self._held_up: list[Listens] = []
         self._refused_log = Seldom(LOG_INTERVAL_SECONDS)
         self._full_log = Seldom(LOG_INTERVAL_SECONDS)
+        self._handshake_log = Seldom(LOG_INTERVAL_SECONDS)
         self._trouble_log = Seldom(LOG_INTERVAL_SECONDS)
 
     def on_settings(self, old: SettingsInForce | None, new: SettingsInForce) -> None:
@@ -146,7 +147,7 @@ class Connections:
         self._held_up.remove(listens)
 
     def admit(
-        self, make: Callable[[Callable[[Closed], None]], ServerConnection], is_counted: bool, ip: str, descriptor: int
+        self, make: Callable[[OnClosed], ServerConnection], is_counted: bool, ip: str, descriptor: int
     ) -> ServerConnection | None:
         """The connection that was accepted, made by `make`; None if it is to be closed."""
         refused = self._refusal(ip, descriptor, is_counted)
@@ -185,6 +186,13 @@ class Connections:
             more = f" ({suppressed} more were refused since the last line)" if suppressed else ""
             logger.warning("%s: connection refused: %s%s", ip, reason, more, extra={"peer": ip})
 
+    def _log_handshake(self, ip: str, error: Exception | None) -> None:
+        suppressed = self._handshake_log.suppressed()
+        if suppressed is not None:
+            more = f" ({suppressed} more failed since the last line)" if suppressed else ""
+            reason = getattr(error, "reason", None) or str(error) or "the peer hung up"
+            logger.warning("%s: the TLS handshake failed: %s%s", ip, reason, more, extra={"peer": ip})
+
     def _hold_up(self) -> None:
         if self._full_log.suppressed() is not None:
             logger.warning(
@@ -193,8 +201,10 @@ class Connections:
         for listens in self._held_up:
             listens.pause()
 
-    def _on_closed(self, ip: str, is_counted: bool, why: Closed) -> None:
+    def _on_closed(self, ip: str, is_counted: bool, why: Closed, error: Exception | None) -> None:
         self.closed[why] += 1
+        if why is Closed.HANDSHAKE:
+            self._log_handshake(ip, error)
         if is_counted:
             self._by_ip[ip] -= 1
             if not self._by_ip[ip]:

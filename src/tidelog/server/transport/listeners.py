@@ -23,7 +23,7 @@ from tidelog.server.transport.connection_memory import ConnectionMemory
 from tidelog.server.transport.connections import Connections
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER, INTER_BROKER
 from tidelog.server.transport.node_networks import NodeNetworks
-from tidelog.server.transport.server_connection import Answer, Closed, ServerConnection
+from tidelog.server.transport.server_connection import Answer, OnClosed, ServerConnection
 
 logger = logging.getLogger("tidelog.server.node")
 
@@ -237,7 +237,7 @@ class Listeners:
         handler: FrameHandler,
         listener_name: str,
         memory: ConnectionMemory,
-        on_closed: Callable[[Closed], None],
+        on_closed: OnClosed,
     ) -> ServerConnection:
         return ServerConnection(
             handler.on_frame,

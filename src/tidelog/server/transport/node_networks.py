@@ -78,7 +78,15 @@ class NodeNetworks:
         if any(_is_of_tls(name) for name in changed):
             self._texts = texts
             for key in self._secured:
-                self._renew(key, self._certificates(key[0]))
+                self._renew(key, self.certificates(key[0]))
+
+    def certificates(self, name: str) -> Certificates | None:
+        """What is set for a listener now; None, which the log says, if that cannot be."""
+        try:
+            return certificates_of(self._texts, name)
+        except ConfigError as error:
+            logger.error("listener %s: %s; its certificate stays as it was", name, error)
+            return None
 
     async def watch(self, executor: Executor) -> None:
         """Look at the files now and then, and read anew what has changed. Never returns."""
@@ -90,7 +98,7 @@ class NodeNetworks:
     def look(self) -> None:
         """Look at the files once."""
         for key in list(self._secured):
-            certificates = self._certificates(key[0])
+            certificates = self.certificates(key[0])
             if certificates is not None and _stamp(certificates) != self._stamps[key]:
                 self._renew(key, certificates)
 
@@ -104,13 +112,6 @@ class NodeNetworks:
             self._stamps[key] = _stamp(certificates)
             self._secured[key] = self._network.over_tls(certificates, listens=listens)
         return self._secured[key]
-
-    def _certificates(self, name: str) -> Certificates | None:
-        try:
-            return certificates_of(self._texts, name)
-        except ConfigError as error:
-            logger.error("listener %s: %s; its certificate stays as it was", name, error)
-            return None
 
     def _renew(self, key: tuple[str, bool], certificates: Certificates | None) -> None:
         if certificates is None:

@@ -56,6 +56,7 @@ class Closed(StrEnum):
     """Why a connection came to its end."""
 
     BY_PEER = "peer"
+    HANDSHAKE = "handshake"  # that of TLS failed
     IDLE = "idle"
     UNFINISHED = "unfinished"  # a request that did not come to its end within the idle limit
     NOT_READING = "not_reading"  # answers that nobody took within the idle limit
@@ -66,6 +67,7 @@ class Closed(StrEnum):
 
 
 OnFrame = Callable[[memoryview, "ServerConnection"], "Answer | Awaitable[Answer]"]
+OnClosed = Callable[[Closed, Exception | None], None]
 
 
 class ServerConnection(asyncio.BufferedProtocol):
@@ -77,7 +79,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         connections: the open connections of the server; this one enters and leaves by itself.
         executor: reads what is not in the page cache.
         memory: what it has together with others.
-        on_closed: told why, once, when the connection is gone.
+        on_closed: told why, once, when the connection is gone; with the error, if it never opened.
         is_timed: whether `received_ns` is kept.
 
     Attributes:
@@ -125,7 +127,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         connections: dict[ServerConnection, None],
         executor: Executor,
         memory: ConnectionMemory,
-        on_closed: Callable[[Closed], None] | None = None,
+        on_closed: OnClosed | None = None,
         is_timed: bool = False,
     ) -> None:
         self.listener_name = listener_name
@@ -176,7 +178,10 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._reading.cancel()
         on_closed, self._on_closed = self._on_closed, None
         if on_closed is not None:
-            on_closed(self._closed or Closed.BY_PEER)
+            if self._transport is None and exc is not None:
+                on_closed(Closed.HANDSHAKE, exc)
+            else:
+                on_closed(self._closed or Closed.BY_PEER, None)
         on_disconnected, self.on_disconnected = self.on_disconnected, None
         if on_disconnected is not None:
             on_disconnected()
