@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from typing import Any
 
 from tidelog.base.errors import ConfigError
 
@@ -55,11 +56,13 @@ _PRODUCER: dict[str, _Parse] = {
     "max.block.ms": int,
     "max.in.flight.requests.per.connection": int,
     "max.request.size": int,
+    "transaction.timeout.ms": int,
 }
 _REFUSED = {
     "auto.offset.reset": "where to start is said by startingOffsets, and what to do about losses by onTruncation",
     "enable.auto.commit": "Spark's checkpoint holds the offsets; nothing is committed to the brokers",
     "interceptor.classes": "Java classes cannot be loaded here",
+    "transactional.id": "delivery=exactly-once makes those of its tasks, from sinkId",
     "key.deserializer": "keys are binary; cast the column",
     "key.serializer": "keys are strings or binary; cast the column",
     "value.deserializer": "values are binary; cast the column",
@@ -95,3 +98,9 @@ def client_settings(given: Mapping[str, str], *, consumer: bool) -> dict[str, ob
         except ValueError as error:
             raise ConfigError(f"option kafka.{key}={text}: {error}") from None
     return settings
+
+
+def admin_settings(settings: Mapping[str, object]) -> dict[str, Any]:
+    """Those of a consumer's or a producer's settings that every client has."""
+    names = {key.replace(".", "_") for key in _SHARED}
+    return {name: value for name, value in settings.items() if name in names}

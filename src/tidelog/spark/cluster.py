@@ -11,6 +11,7 @@ from tidelog import Admin, ConfigResource, Consumer
 from tidelog.base.errors import Code, KafkaError, NetworkError, TidelogError, TimedOutError, UnknownTopicError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.client.core.positions import EpochEnd, Questions
+from tidelog.spark.client_settings import admin_settings
 from tidelog.spark.options import SourceOptions
 from tidelog.spark.plan import ClusterFacts
 from tidelog.spark.truncation import PartitionFacts
@@ -156,7 +157,7 @@ class RealCluster:
     def _connected(self) -> tuple[Consumer, Admin]:
         if self._clients is None:
             options: dict[str, Any] = {"default_api_timeout_ms": CALL_MS_MAX, **self._options.client}
-            shared = {name: value for name, value in options.items() if name in ADMIN_SETTINGS}
+            shared = admin_settings(options)
             # What is fetched only says that there is something: the tasks fetch it for themselves.
             options |= {"auto_offset_reset": "none", "max_partition_fetch_bytes": 1, "fetch_max_bytes": 1}
             self._clients = Consumer(**options), Admin(**shared)
@@ -205,19 +206,3 @@ class RealCluster:
                 compacted = True
             self._compacted[topic] = self.now_ms(), compacted
         return compacted
-
-
-ADMIN_SETTINGS = frozenset(
-    {
-        "bootstrap_servers",
-        "client_id",
-        "default_api_timeout_ms",
-        "metadata_max_age_ms",
-        "reconnect_backoff_max_ms",
-        "reconnect_backoff_ms",
-        "request_timeout_ms",
-        "retry_backoff_max_ms",
-        "retry_backoff_ms",
-        "socket_connection_setup_timeout_ms",
-    }
-)

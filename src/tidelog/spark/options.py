@@ -48,7 +48,16 @@ SOURCE_OPTIONS = {
 SINK_OPTIONS = {
     "topic": "where rows go; without it, each row's column `topic` says",
     "includeHeaders": "whether the column `headers` is written",
+    "delivery": "at-least-once, or exactly-once: a batch in transactions, which are committed when Spark has all of it",
+    "sinkId": "exactly-once: what the sink is called, from one start of the query to the next; letters, digits, . _ -",
+    "sinkReset": "exactly-once: the query, or the run, whose decisions are given up; an error says when, and which",
+    "txnId": "exactly-once, batches: what the write is called; the second write of that name writes nothing",
 }
+TRANSACTION_TIMEOUT_MS = 900_000
+"""Of an exactly-once sink's transactions, unless the user says otherwise: the longest that brokers allow by default.
+
+A batch that is decided has so long to be committed, a restart of Spark included.
+"""
 _SPARKS_OWN = {"path", "checkpointlocation", "queryname", "outputmode"}
 """Spark hands these to a source or sink as well."""
 
@@ -126,11 +135,31 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What was asked of the sink, checked."""
+    """What was asked of the sink, checked.
+
+    Attributes:
+        exactly_once: None for at least once.
+    """
 
     client: Mapping[str, object]
     topic: str | None
     include_headers: bool
+    exactly_once: ExactlyOnce | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExactlyOnce:
+    """What an exactly-once sink is called.
+
+    Attributes:
+        scope: prefix of its transactional ids, and the key of its decisions.
+        reset: a query or a run that is given up.
+        txn_id: of a batch write.
+    """
+
+    scope: str
+    reset: str | None = None
+    txn_id: str | None = None
 
 
 def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -175,18 +204,55 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
     )
 
 
-def sink_options(options: Mapping[str, str]) -> SinkOptions:
+def sink_options(options: Mapping[str, str], *, streaming: bool = False) -> SinkOptions:
     """Check the options of a write.
 
     Raises:
         ConfigError: names the option, and what is allowed.
     """
     read = _Reader(options, SINK_OPTIONS)
+    exactly_once = _exactly_once(read, streaming=streaming)
+    client = _client_options(read, consumer=False)
+    if exactly_once is not None:
+        _check_client(client)
+        client.setdefault("transaction_timeout_ms", TRANSACTION_TIMEOUT_MS)
     return SinkOptions(
-        client=_client_options(read, consumer=False),
+        client=client,
         topic=read.text("topic"),
         include_headers=read.parsed("includeHeaders", _boolean, True),
+        exactly_once=exactly_once,
     )
+
+
+def _exactly_once(read: _Reader, *, streaming: bool) -> ExactlyOnce | None:
+    if read.one_of("delivery", ("at-least-once", "exactly-once"), "at-least-once") == "at-least-once":
+        for name in ("sinkId", "sinkReset", "txnId"):
+            if read.has(name):
+                raise ConfigError(f"option {name} is for delivery=exactly-once, which is not set")
+        return None
+    sink_id = read.parsed("sinkId", _name, None)
+    if sink_id is None:
+        raise ConfigError(
+            "option sinkId is missing: delivery=exactly-once knows by it what the sink wrote before. Choose a name that"
+            " stays the same when the query is started again, and that no other query has"
+        )
+    txn_id = read.parsed("txnId", _name, None)
+    if streaming and txn_id is not None:
+        raise ConfigError("option txnId is for df.write: a stream numbers its batches itself")
+    if not streaming and txn_id is None:
+        raise ConfigError(
+            "option txnId is missing: a batch write with delivery=exactly-once needs a name, by which a second attempt"
+            " finds that the first has written, such as the date of what it writes"
+        )
+    return ExactlyOnce(sink_id if txn_id is None else f"{sink_id}:{txn_id}", read.text("sinkReset"), txn_id)
+
+
+def _check_client(client: Mapping[str, object]) -> None:
+    if client.get("acks", "all") != "all" or client.get("enable_idempotence", True) is not True:
+        raise ConfigError(
+            "delivery=exactly-once needs kafka.acks=all and kafka.enable.idempotence=true, which are the defaults:"
+            " leave them out"
+        )
 
 
 def includes_headers(options: Mapping[str, str]) -> bool:
@@ -338,6 +404,12 @@ def _json_object(text: str) -> dict[str, object]:
     if not isinstance(parsed, dict):
         raise ValueError("a JSON object by topic is expected")
     return parsed
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,200}", text):
+        raise ValueError("up to 200 letters, digits and . _ - are expected")
+    return text
 
 
 def _boolean(text: str) -> bool:

@@ -1,8 +1,9 @@
-"""The sink: rows to records, at least once. A task that runs again writes its records again."""
+"""The sink: rows to records. At least once: a task that runs again writes its records again. Or exactly once."""
 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,11 +13,15 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from tidelog.base.errors import ConfigError, TidelogError
+from tidelog.spark import exactly_once
 from tidelog.spark.clients import borrowed_producer
 from tidelog.spark.options import SinkOptions
+from tidelog.spark.sink_decisions import Writing
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from tidelog import Producer
 
 TEXT = ("string", "binary")
 COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -65,6 +70,25 @@ class BatchWriter(DataSourceArrowWriter):
         """What was written stays: at least once."""
 
 
+class ExactlyOnceBatchWriter(BatchWriter):
+    """`df.write` with `delivery=exactly-once`. Spark pickles it when the write is planned, and keeps it to its end."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
+        super().__init__(options, schema, overwrite=overwrite)
+        assert options.exactly_once is not None
+        assert options.exactly_once.txn_id is not None
+        self.writing = Writing(options.exactly_once.txn_id, str(uuid.uuid4()), 0)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _write_exactly_once(iterator, self.options, self.writing)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        exactly_once.commit(messages, self.options)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        exactly_once.abort(messages, self.options)
+
+
 class StreamWriter(DataSourceStreamArrowWriter):
     """`df.writeStream`: the same for each micro-batch."""
 
@@ -80,6 +104,19 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """What was written stays: at least once."""
+
+
+class ExactlyOnceStreamWriter(StreamWriter):
+    """`df.writeStream` with `delivery=exactly-once`."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _write_exactly_once(iterator, self.options, None)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        exactly_once.commit(messages, self.options)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        exactly_once.abort(messages, self.options)
 
 
 def check_schema(schema: StructType, options: SinkOptions) -> None:
@@ -110,14 +147,28 @@ def write_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> Writt
         SinkError: a row has no topic, or an illegal partition.
         TidelogError: the brokers did not take a record; says why.
     """
-    count = 0
     with borrowed_producer(options.client) as producer:
-        for batch in batches:
-            for topic, rows in _by_topic(batch, options):
-                producer.send_arrow(topic, rows)
-            count += batch.num_rows
+        count = sum(_send(producer, batch, options) for batch in batches)
         producer.flush()
     return Written(count)
+
+
+def _write_exactly_once(
+    batches: Iterator[pa.RecordBatch], options: SinkOptions, writing: Writing | None
+) -> exactly_once.Prepared:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None, "a writer writes in a task"
+    writing = exactly_once.writing_of_stream(context) if writing is None else writing
+    task = exactly_once.Task(writing, context.partitionId(), context.attemptNumber())
+    return exactly_once.write(batches, options, task, lambda producer, batch: _send(producer, batch, options))
+
+
+def _send(producer: Producer, batch: pa.RecordBatch, options: SinkOptions) -> int:
+    for topic, rows in _by_topic(batch, options):
+        producer.send_arrow(topic, rows)
+    return int(batch.num_rows)
 
 
 def _by_topic(batch: pa.RecordBatch, options: SinkOptions) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -29,7 +29,7 @@ from tidelog.spark.plan import Range
 from tidelog.spark.planner import StreamPlanner, batch_ranges
 from tidelog.spark.reading import read_range
 from tidelog.spark.rows import arrow_schema, spark_schema
-from tidelog.spark.sink import BatchWriter, StreamWriter
+from tidelog.spark.sink import BatchWriter, ExactlyOnceBatchWriter, ExactlyOnceStreamWriter, StreamWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,10 +53,13 @@ class TidelogSource(DataSource):
         return StreamReader(dict(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        return BatchWriter(sink_options(self.options), schema, overwrite=overwrite)
+        options = sink_options(self.options, streaming=False)
+        kind = BatchWriter if options.exactly_once is None else ExactlyOnceBatchWriter
+        return kind(options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
-        return StreamWriter(sink_options(self.options), schema)
+        options = sink_options(self.options, streaming=True)
+        return (StreamWriter if options.exactly_once is None else ExactlyOnceStreamWriter)(options, schema)
 
 
 class RangePartition(InputPartition):

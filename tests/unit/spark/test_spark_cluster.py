@@ -6,8 +6,8 @@ import pytest
 
 from tidelog.base.errors import Code, KafkaError, NetworkError, TidelogError, TimedOutError, refusal
 from tidelog.client.options import AdminConfig, ConsumerConfig, ProducerConfig, parse_options
-from tidelog.spark.client_settings import client_settings
-from tidelog.spark.cluster import ADMIN_SETTINGS, RealCluster
+from tidelog.spark.client_settings import admin_settings, client_settings
+from tidelog.spark.cluster import RealCluster
 from tidelog.spark.options import source_options
 
 
@@ -73,5 +73,6 @@ def test_every_setting_is_one_of_our_clients() -> None:
         del settings["bootstrap_servers"]
         settings["client_id"] = str(settings["client_id"])
         parse_options(config, "client", settings)
-    shared = dict.fromkeys(ADMIN_SETTINGS - {"bootstrap_servers", "client_id"}, 1000)
-    parse_options(AdminConfig, "Admin", shared)
+        shared = admin_settings(settings)
+        assert {"client_id", "request_timeout_ms"} < shared.keys() < settings.keys()
+        parse_options(AdminConfig, "Admin", shared)

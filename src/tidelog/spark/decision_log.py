@@ -1,0 +1,251 @@
+"""Where exactly-once sinks keep what they decided: a compacted topic of the cluster that they write to.
+
+Whoever changes the state of a sink holds its lock first, which is a transactional id: taking it over ends what the last
+holder had under way, and fences it. So a change is made from the latest state, or not at all.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from tidelog import Admin, Consumer, NewTopic, Producer, TopicPartition
+from tidelog.base.errors import (
+    Code,
+    KafkaError,
+    ProducerFencedError,
+    TidelogError,
+    TimedOutError,
+    TopicAlreadyExistsError,
+    UnknownTopicError,
+)
+from tidelog.spark.client_settings import admin_settings
+from tidelog.spark.sink_decisions import Committable, SinkState, run_of, transactional_id
+
+logger = logging.getLogger("tidelog.spark")
+
+TOPIC = "__tidelog_sink_decisions"
+PARTITION = TopicPartition(TOPIC, 0)
+TOPIC_CONFIGS = {
+    "cleanup.policy": "compact",
+    # A process that starts reads all that is not compacted yet; the active segment never is.
+    "segment.bytes": str(1024 * 1024),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+LOCK_SECONDS_MAX = 60.0
+"""How long a change of a sink's state is tried while others take its lock away."""
+LOCK_PAUSE_SECONDS = 0.05
+READ_SECONDS_MAX = 60.0
+ENDED_AT_ONCE = 16
+"""Transactions that are being committed at a time."""
+
+_COMMITTED = ("PrepareCommit", "CompleteCommit")
+_GONE = (Code.TRANSACTIONAL_ID_NOT_FOUND, Code.INVALID_PRODUCER_ID_MAPPING)
+
+
+class DecisionLog:
+    """The states of sinks, as one process sees them, and its connections to change them. Used by one thread.
+
+    Args:
+        settings: of a producer, as `tidelog.spark.options` gives them.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._producer_settings = {**settings, "acks": "all", "enable_idempotence": True}
+        self._admin_settings = admin_settings(settings)
+        self._consumer: Consumer | None = None
+        self._admin: Admin | None = None
+        self._states: dict[str, SinkState] = {}
+
+    def close(self) -> None:
+        """Disconnect. The next use connects anew."""
+        clients = (self._consumer, self._admin)
+        self._consumer = self._admin = None
+        self._states = {}
+        for client in clients:
+            if client is not None:
+                with suppress(TidelogError):
+                    client.close()
+
+    # The states.
+    def state(self, scope: str) -> SinkState | None:
+        """The latest committed state of a sink; None if there is none, as far as the broker that was asked knows."""
+        if self._consumer is None:
+            try:
+                self._connected_admin.describe_topics([TOPIC])
+            except UnknownTopicError:
+                return None
+        return self._state(scope)
+
+    def _state(self, scope: str) -> SinkState | None:
+        """The same; a topic that was just created is waited for."""
+        try:
+            if self._consumer is None:
+                self._consumer = Consumer(
+                    **self._admin_settings, isolation_level="read_committed", auto_offset_reset="none"
+                )
+                self._consumer.assign([PARTITION], start="earliest")
+            self._read_on(self._consumer)
+        except TidelogError:
+            self.close()
+            raise
+        return self._states.get(scope)
+
+    def _read_on(self, consumer: Consumer) -> None:
+        deadline = time.monotonic() + READ_SECONDS_MAX
+        end_offset = consumer.end_offsets([PARTITION])[PARTITION].offset
+        while consumer.position(PARTITION).offset < end_offset:
+            if time.monotonic() > deadline:
+                raise TimedOutError(
+                    f"{PARTITION}, which holds what sinks decided, was not read to its end at {end_offset} within"
+                    f" {READ_SECONDS_MAX:.0f} s. Are the brokers up?"
+                )
+            for record in consumer.poll(timeout_ms=1_000):
+                self._take(record.key, record.value)
+
+    def _take(self, key: bytes | None, value: bytes | None) -> None:
+        scope = (key or b"").decode(errors="replace")
+        if value is None:
+            self._states.pop(scope, None)
+        else:
+            self._states[scope] = SinkState.from_json(value)
+
+    def change(self, scope: str, to: Callable[[SinkState | None], SinkState | None]) -> SinkState | None:
+        """Change the state of a sink, under its lock.
+
+        Args:
+            scope: the sink.
+            to: what the state becomes, given what it is; what it is given leaves it unchanged. May raise. It is called
+                again with a later state where somebody else had the lock.
+
+        Returns:
+            The state, as it is now.
+
+        Raises:
+            TimedOutError: others hold the lock for too long.
+        """
+        deadline = time.monotonic() + LOCK_SECONDS_MAX
+        while True:
+            with suppress(ProducerFencedError):
+                return self._change_once(scope, to)
+            if time.monotonic() > deadline:
+                raise TimedOutError(
+                    f"sink {scope}: for {LOCK_SECONDS_MAX:.0f} s others have changed what it decided: does one sinkId"
+                    " serve several queries?"
+                )
+            time.sleep(LOCK_PAUSE_SECONDS)
+
+    def _change_once(self, scope: str, to: Callable[[SinkState | None], SinkState | None]) -> SinkState | None:
+        with Producer(**self._producer_settings, transactional_id=f"{scope}/decisions") as producer:
+            producer.init_transactions()
+            before = self.state(scope)
+            if before is None:
+                self._create_topic()
+                before = self._state(scope)
+            after = to(before)
+            if after is not None and after != before:
+                with producer.transaction() as transaction:
+                    transaction.send(TOPIC, after.to_json(), scope, partition=0)
+            return after
+
+    def _create_topic(self) -> None:
+        with suppress(TopicAlreadyExistsError):
+            self._connected_admin.create_topics([NewTopic(TOPIC, num_partitions=1, configs=TOPIC_CONFIGS)])
+
+    # The transactions of tasks.
+    def commit(self, scope: str, state: SinkState) -> list[Committable]:
+        """Commit all that was decided. It may have been committed before.
+
+        Returns:
+            Those that the brokers have aborted, or know nothing of any more.
+
+        Raises:
+            TidelogError: not all could be ended; what was decided stays so, and this may be called again.
+        """
+        if not state.committables:
+            return []
+        assert state.decided_run_id is not None
+        run_id = state.decided_run_id
+        with Producer(**self._producer_settings) as producer:
+
+            def commit(one: Committable) -> bool:
+                name = transactional_id(scope, run_id, one.partition, one.attempt)
+                try:
+                    producer.resume_transaction(name, one.producer_id, one.producer_epoch).commit()
+                except TimedOutError:
+                    raise
+                except KafkaError as error:
+                    logger.info("transaction %s is not committed now: %s", name, error)
+                    return self._is_committed(name)
+                return True
+
+            with ThreadPoolExecutor(min(ENDED_AT_ONCE, len(state.committables))) as pool:
+                are_committed = list(pool.map(commit, state.committables))
+        return [one for one, is_committed in zip(state.committables, are_committed, strict=True) if not is_committed]
+
+    def _is_committed(self, name: str) -> bool:
+        # Nothing but this commit ends a decided transaction so, and no later one has begun under its id.
+        try:
+            return self._connected_admin.describe_transactions([name])[name].state in _COMMITTED
+        except KafkaError as error:
+            if error.code in _GONE:
+                return False
+            raise
+
+    def abort(self, scope: str, run_id: str, transactions: Iterable[Committable]) -> None:
+        """Abort what some attempts of a run have left open, as far as it goes: the brokers abort the rest in time."""
+        with Producer(**self._producer_settings) as producer:
+            for one in transactions:
+                name = transactional_id(scope, run_id, one.partition, one.attempt)
+                try:
+                    producer.resume_transaction(name, one.producer_id, one.producer_epoch).abort()
+                except TidelogError as error:
+                    logger.info("transaction %s is not aborted now: %s", name, error)
+
+    def abort_leftovers(
+        self, scope: str, state: SinkState, batch_id: int, run_ids: Iterable[str] | None = None
+    ) -> None:
+        """Abort what attempts have left open that do not count, so that readers wait no longer.
+
+        Args:
+            scope: the sink.
+            state: what it decided for this batch is left alone.
+            batch_id: that is being written, or committed: what was decided before it is committed.
+            run_ids: whose attempts; None for all but the latest.
+        """
+        counted = {
+            transactional_id(scope, state.decided_run_id or "", one.partition, one.attempt)
+            for one in (state.committables if state.is_decided(batch_id) else ())
+        }
+        leftovers = [
+            listing.transactional_id
+            for listing in self._connected_admin.list_transactions(["Ongoing"])
+            if (run_id := run_of(scope, listing.transactional_id)) is not None
+            and listing.transactional_id not in counted
+            and (run_id in run_ids if run_ids is not None else run_id != state.run_ids[-1])
+        ]
+        if leftovers:
+            logger.info("sink %s: %d transactions that do not count are aborted", scope, len(leftovers))
+            self._connected_admin.fence_producers(leftovers)
+
+    @property
+    def _connected_admin(self) -> Admin:
+        if self._admin is None:
+            self._admin = Admin(**self._admin_settings)
+        return self._admin
+
+
+_kept: dict[tuple[int, str], DecisionLog] = {}
+
+
+def decision_log(settings: Mapping[str, Any]) -> DecisionLog:
+    """The log of this process, kept from task to task."""
+    key = (os.getpid(), repr(sorted(settings.items())))
+    if key not in _kept:
+        _kept[key] = DecisionLog(settings)
+    return _kept[key]

@@ -1,0 +1,228 @@
+"""The exactly-once sink against a node: what becomes of a batch when whoever writes it dies, at each step.
+
+Most of it is played without Spark: a task is a call, and so is the driver's commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeProcess, StartNode
+from tidelog import Admin, Consumer, TopicPartition
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tidelog[spark-local]'")
+
+from tidelog.spark import exactly_once  # noqa: E402 - pyspark is there
+from tidelog.spark.decision_log import DecisionLog, decision_log  # noqa: E402
+from tidelog.spark.options import SinkOptions, sink_options  # noqa: E402
+from tidelog.spark.sink_decisions import (  # noqa: E402
+    Committable,
+    SinkCommitExpiredError,
+    SinkFencedError,
+    SinkOtherQueryError,
+    SinkState,
+    Writing,
+    decided,
+)
+
+_numbers = count(1)
+
+
+class Sink:
+    """A sink with a topic of its own, and the queries that write to it."""
+
+    def __init__(self, bootstrap: str) -> None:
+        number = next(_numbers)
+        self.bootstrap = bootstrap
+        self.topic = f"exactly-once-{number}"
+        self.sink_id = f"sink-{number}"
+
+    def options(self, **more: str) -> SinkOptions:
+        return sink_options(
+            {
+                "kafka.bootstrap.servers": self.bootstrap,
+                "topic": self.topic,
+                "delivery": "exactly-once",
+                "sinkId": self.sink_id,
+                **{name.replace("_", "."): value for name, value in more.items()},
+            },
+            streaming=True,
+        )
+
+    def task(
+        self, writing: Writing, values: Sequence[str], *, partition: int = 0, attempt: int = 0, **more: str
+    ) -> exactly_once.Prepared:
+        """What a task attempt does."""
+
+        def send(producer: Any, batch: Any) -> int:
+            producer.send_arrow(self.topic, batch)
+            return int(batch.num_rows)
+
+        rows = [pa.record_batch([pa.array([value.encode()])], names=["value"]) for value in values]
+        return exactly_once.write(
+            iter(rows), self.options(**more), exactly_once.Task(writing, partition, attempt), send
+        )
+
+    def commit(self, *messages: exactly_once.Prepared, **more: str) -> None:
+        exactly_once.commit(messages, self.options(**more))
+
+    def abort(self, *messages: exactly_once.Prepared) -> None:
+        exactly_once.abort([None, *messages], self.options())
+
+    def decide(self, *messages: exactly_once.Prepared) -> SinkState:
+        """The first step of a commit, after which the driver dies."""
+        committables = [message.committable for message in messages if message.committable is not None]
+        state = self.log.change(self.sink_id, lambda state: decided(state, messages[0].writing, committables))
+        assert state is not None
+        return state
+
+    @property
+    def log(self) -> DecisionLog:
+        return decision_log(self.options().client)
+
+    def read(self) -> list[str]:
+        """What readers of committed records see, up to the end of the log: an open transaction would hold them up."""
+        with Consumer(self.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+            partition = TopicPartition(self.topic, 0)
+            consumer.assign([partition])
+            found = []
+            end = consumer.end_offsets([partition])[partition].offset
+            while consumer.position(partition).offset < end:
+                found += [(record.value or b"").decode() for record in consumer.poll(timeout_ms=500)]
+        return sorted(found)
+
+    def open_transactions(self) -> list[str]:
+        with Admin(self.bootstrap) as admin:
+            return [
+                listing.transactional_id
+                for listing in admin.list_transactions(["Ongoing"])
+                if listing.transactional_id.startswith(self.sink_id)
+            ]
+
+
+@pytest.fixture
+def sink(shared_node: NodeProcess) -> Sink:
+    return Sink(shared_node.bootstrap)
+
+
+def batch(number: int, run: str = "run-1", query: str = "q") -> Writing:
+    return Writing(query, run, number)
+
+
+def test_nothing_is_visible_before_the_commit_and_all_of_it_after(sink: Sink) -> None:
+    left, right = sink.task(batch(0), ["a", "b"]), sink.task(batch(0), ["c"], partition=1)
+    empty = sink.task(batch(0), [], partition=2)
+    assert (left.records, right.records, empty.committable) == (2, 1, None)
+    assert sink.read() == []
+    sink.commit(left, right, empty)
+    assert sink.read() == ["a", "b", "c"]
+    sink.commit(left, right, empty)  # Spark asks again
+    sink.commit(sink.task(batch(1), ["d"]))
+    assert sink.read() == ["a", "b", "c", "d"]
+    assert sink.open_transactions() == []
+
+
+def test_a_driver_that_dies_before_it_decided_has_written_nothing(sink: Sink) -> None:
+    sink.commit(sink.task(batch(0), ["a"]))
+    sink.task(batch(1), ["lost", "lost too"])
+    sink.task(batch(1), ["lost"], partition=1)
+    again = sink.task(batch(1, "run-2"), ["b"])
+    assert sink.open_transactions() == [f"{sink.sink_id}/run-2/0/0"]
+    sink.commit(again)
+    assert sink.read() == ["a", "b"]
+
+
+@pytest.mark.parametrize("committed_before", [0, 1, 2])
+def test_a_driver_that_dies_once_it_decided_has_written_all(sink: Sink, committed_before: int) -> None:
+    left, right = sink.task(batch(0), ["a", "b"]), sink.task(batch(0), ["c"], partition=1)
+    state = sink.decide(left, right)
+    for one in state.committables[:committed_before]:
+        assert sink.log.commit(sink.sink_id, SinkState("q", ("run-1",), 0, "run-1", (one,))) == []
+    again = sink.task(batch(0, "run-2"), ["not", "written"])
+    assert again.was_decided
+    assert again.records == 0
+    sink.commit(again, sink.task(batch(0, "run-2"), ["nor this"], partition=1))
+    assert sink.read() == ["a", "b", "c"]
+    sink.commit(sink.task(batch(1, "run-2"), ["d"]))
+    assert sink.read() == ["a", "b", "c", "d"]
+    assert sink.open_transactions() == []
+
+
+def test_attempts_that_do_not_count_end_with_the_batch(sink: Sink) -> None:
+    dead = sink.task(batch(0), ["written by an executor that died"])
+    assert dead.committable is not None
+    sink.commit(sink.task(batch(0), ["a"], attempt=1))
+    assert sink.open_transactions() == []
+    assert sink.read() == ["a"]
+
+
+def test_the_older_of_two_drivers_is_fenced(sink: Sink) -> None:
+    older = sink.task(batch(0), ["of the older"])
+    newer = sink.task(batch(0, "run-2"), ["a"])
+    with pytest.raises(SinkFencedError, match=r"^\[SINK_FENCED\]"):
+        sink.commit(older)
+    sink.abort(older)
+    with pytest.raises(SinkFencedError):
+        sink.task(batch(1), ["of the older"])
+    sink.commit(newer)
+    assert sink.read() == ["a"]
+
+
+def test_a_failed_commit_that_is_aborted_stays_decided(sink: Sink) -> None:
+    left = sink.task(batch(0), ["a"])
+    sink.decide(left)
+    sink.abort(left)
+    sink.commit(sink.task(batch(0, "run-2"), ["not written"]))
+    undecided = sink.task(batch(1, "run-2"), ["b"])
+    sink.abort(undecided)
+    assert sink.open_transactions() == []
+    assert sink.read() == ["a"]
+
+
+def test_a_checkpoint_that_was_deleted_is_refused_until_the_old_one_is_given_up(sink: Sink) -> None:
+    sink.commit(sink.task(batch(0), ["a"]))
+    sink.decide(sink.task(batch(1), ["b"]))
+    anew = batch(0, "run-9", "another")
+    with pytest.raises(SinkOtherQueryError, match=r"^\[SINK_OTHER_QUERY\].*sinkReset=q"):
+        sink.task(anew, ["a"])
+    prepared = sink.task(anew, ["a again"], sinkReset="q")
+    assert sink.read()[:2] == ["a", "b"], "what the other query had decided counts"
+    sink.commit(prepared, sinkReset="q")
+    assert sink.read() == ["a", "a again", "b"]
+
+
+def test_a_commit_is_repeated_though_the_epoch_has_moved_on(sink: Sink) -> None:
+    left = sink.task(batch(0), ["a"])
+    sink.commit(left)
+    assert left.committable is not None
+    state = SinkState("q", ("run-1",), 0, "run-1", (left.committable,))
+    assert sink.log.commit(sink.sink_id, state) == []
+    # An epoch that has rolled over goes with another producer id; an answer can be lost in that moment too.
+    moved = Committable(0, 0, left.committable.producer_id + 1_000, 0)
+    assert sink.log.commit(sink.sink_id, SinkState("q", ("run-1",), 0, "run-1", (moved,))) == []
+    assert sink.read() == ["a"]
+
+
+def test_what_the_brokers_aborted_after_the_decision_is_told(start_node: StartNode) -> None:
+    node = start_node(config={"transaction.abort.timed.out.transaction.cleanup.interval.ms": "20"})
+    sink = Sink(node.bootstrap)
+    left = sink.task(batch(0), ["a"])
+    right = sink.task(batch(0), ["b"], partition=1, kafka_transaction_timeout_ms="1")
+    sink.decide(left, right)
+    wait_until(lambda: len(sink.open_transactions()) == 1, "a transaction has expired")
+    again = sink.task(batch(0, "run-2"), ["a", "b"])
+    with pytest.raises(SinkCommitExpiredError, match=r"^\[SINK_COMMIT_EXPIRED\]\{.*sinkReset=run-1") as expired:
+        sink.commit(again)
+    assert '"partition": 1' in str(expired.value)
+    assert "1 of its 2 transactions" in str(expired.value)
+    assert sink.read() == ["a"]
+    with pytest.raises(SinkCommitExpiredError):
+        sink.commit(sink.task(batch(0, "run-3"), ["a", "b"]))
+    sink.commit(sink.task(batch(0, "run-4"), ["a", "b"], sinkReset="run-1"))
+    assert sink.read() == ["a", "a", "b"]
