@@ -1,18 +1,19 @@
-"""The exactly-once sink against a node: what becomes of a batch when whoever writes it dies, at each step.
+"""The exactly-once sink on a node, and on Apache Kafka: what becomes of a batch whose writer dies, step by step.
 
 Most of it is played without Spark: a task is a call, and so is the driver's commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
 import pytest
 
+from support.clients.kafka_peer import KafkaPeer, missing_peers, shared_peer
 from support.fixtures.waiting import wait_until
-from support.nodes.node import NodeProcess, StartNode
+from support.nodes.node import StartNode
 from tidelog import Admin, Consumer, TopicPartition
 
 pa = pytest.importorskip("pyarrow")
@@ -106,9 +107,18 @@ class Sink:
             ]
 
 
-@pytest.fixture
-def sink(shared_node: NodeProcess) -> Sink:
-    return Sink(shared_node.bootstrap)
+@pytest.fixture(scope="module")
+def kafka_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
+    """A broker of Apache Kafka, running."""
+    if (reason := missing_peers()) is not None:
+        pytest.skip(reason)
+    with shared_peer(tmp_path_factory.mktemp("kafka")) as peer:
+        yield peer
+
+
+@pytest.fixture(params=["shared_node", pytest.param("kafka_peer", marks=pytest.mark.slow)])
+def sink(request: pytest.FixtureRequest) -> Sink:
+    return Sink(request.getfixturevalue(request.param).bootstrap)
 
 
 def batch(number: int, run: str = "run-1", query: str = "q") -> Writing:
