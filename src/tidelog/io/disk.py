@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from asyncio import _get_running_loop
 from collections.abc import Callable, Mapping
-from time import perf_counter_ns
+from time import perf_counter_ns, sleep
 from typing import NoReturn
 
 from tidelog.base.errors import DiskError
@@ -22,13 +23,33 @@ SYNC_TOGETHER_MIN = 16
 """From so many files on it pays to sync all that the file system has to write, whoever wrote it."""
 
 
+OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
+FILE_AWAITED_SECONDS = 0.05
+FILES_AWAITED_MAX = 20
+"""So often a thread waits so long for others to close a file: a second is a few hundred truncations."""
+
+
 OnSynced = Callable[[int], None]
 """Told how many nanoseconds a sync took, on the thread that did it."""
 
 
 def _refused(path: str, error: OSError, doing: str) -> NoReturn:
     reason = error.strerror or str(error)
+    if error.errno in OUT_OF_FILES:
+        reason += "; raise the limit (ulimit -n, LimitNOFILE= of systemd, --ulimit nofile= of a container)"
     raise DiskError(path, f"cannot {doing}: {reason}", errno=error.errno) from error
+
+
+def _open(path: str, flags: int) -> int:
+    """As `os.open`. Where too many files are open, a thread waits for others to close some; an event loop does not."""
+    for _ in range(FILES_AWAITED_MAX):
+        try:
+            return os.open(path, flags, 0o644)
+        except OSError as error:
+            if error.errno not in OUT_OF_FILES or _get_running_loop() is not None:
+                raise
+        sleep(FILE_AWAITED_SECONDS)
+    return os.open(path, flags, 0o644)
 
 
 class RealFile:
@@ -186,12 +207,12 @@ class RealDisk:
         A file that this process may only read is opened for that: who looks into another's directory needs no more.
         """
         try:
-            descriptor = os.open(path, _OPEN_FLAGS | os.O_CREAT if create else _OPEN_FLAGS, 0o644)
+            descriptor = _open(path, _OPEN_FLAGS | os.O_CREAT if create else _OPEN_FLAGS)
         except OSError as error:
             if create or error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 _refused(path, error, "create" if create else "open")
             try:
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = _open(path, os.O_RDONLY | os.O_CLOEXEC)
             except OSError as second:
                 _refused(path, second, "open")
         return RealFile(path, descriptor, self.on_synced)
@@ -246,7 +267,7 @@ class RealDisk:
     def sync_dir(self, path: str) -> None:
         """Return once the names in the directory would survive a loss of power."""
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = _open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 os.fsync(descriptor)
             finally:

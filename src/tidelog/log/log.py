@@ -437,6 +437,9 @@ class Log:
         after, _ = self._snapshots.load_newest(end_offset, now_ms=now_ms)
         unseen = self.segments.overlapping(after.end_offset, end_offset)
         replay(after, unseen, end_offset=end_offset, now_ms=now_ms)
+        for segment in unseen:
+            if segment is not self.segments.active:
+                segment.release()
         after.take_completed(before)  # of what a snapshot says nothing, and a replay too much
         self._replace_producers(after)
 

@@ -201,6 +201,12 @@ class SegmentIndexes:
         self.times.release()
         self.transactions.release()
 
+    def close_files(self) -> None:
+        """Let go of descriptors, and of nothing else; the next look-up opens what it needs."""
+        self.offsets.close_file()
+        self.times.close_file()
+        self.transactions.close_file()
+
     def sync(self, *, are_complete: bool) -> None:
         """Return once what was aborted would survive a loss of power; of a segment that is complete, the others too.
 

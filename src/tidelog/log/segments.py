@@ -373,6 +373,7 @@ class Segments:
         active.truncate(position, end_offset)
         active.file.sync()
         active.indexes.transactions.sync()
+        active.indexes.close_files()  # thousands of logs may be truncated at once, after an unclean election
         self._disk.sync_dir(self._directory)
 
     def replace_all(self, base_offset: Offset, now_ms: int) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tidelog.base.errors import DiskError
+from tidelog.io import disk as disk_module
 from tidelog.io.disk import RealDisk, RealFile
 
 
@@ -268,3 +273,66 @@ def test_a_file_of_another_kind_is_told() -> None:
     with pytest.raises(DiskError, match=r"/dev/null/x: cannot open: Not a directory"):
         RealDisk().open("/dev/null/x")
     assert isinstance(RealDisk().open("/dev/null"), RealFile)
+
+
+@pytest.fixture
+def no_files_left() -> Iterator[list[int]]:
+    """Every file that this process may have is open: those that can be closed."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64 + len(os.listdir("/proc/self/fd")), before[1]))
+    taken: list[int] = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        yield taken
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files cannot be counted")
+
+
+@needs_proc
+def test_where_no_file_can_be_opened_a_thread_waits_for_one_to_be_closed(
+    disk: RealDisk, tmp_path: Path, no_files_left: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_module, "sleep", lambda seconds: os.close(no_files_left.pop()))
+    disk.write_atomically(f"{tmp_path}/x", b"content")
+    assert disk.read_bytes(f"{tmp_path}/x") == b"content"
+
+
+@needs_proc
+def test_where_none_is_closed_it_is_said_what_to_do(
+    disk: RealDisk, tmp_path: Path, no_files_left: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(disk_module, "sleep", waits.append)
+    with pytest.raises(DiskError, match="cannot create: Too many open files; raise the limit") as refused:
+        disk.open(f"{tmp_path}/x", create=True)
+    assert refused.value.errno == errno.EMFILE
+    assert sum(waits) == pytest.approx(1.0)
+
+
+@needs_proc
+def test_where_no_file_can_be_opened_an_event_loop_does_not_wait(
+    disk: RealDisk, tmp_path: Path, no_files_left: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_module, "sleep", lambda seconds: pytest.fail("it waited"))
+
+    async def on_a_loop() -> None:
+        with pytest.raises(DiskError):
+            disk.open(f"{tmp_path}/x", create=True)
+
+    for _ in range(8):  # what a loop itself takes
+        os.close(no_files_left.pop())
+    loop = asyncio.new_event_loop()
+    with suppress(OSError):
+        while True:
+            no_files_left.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    try:
+        loop.run_until_complete(on_a_loop())
+    finally:
+        loop.close()

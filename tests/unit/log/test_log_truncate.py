@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -11,15 +13,17 @@ from support.fixtures.logs import DIRECTORY, NOW_MS, append, lineage_of, make_ba
 from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import DiskError
 from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.base.ports import Disk
+from tidelog.io.disk import RealDisk
 from tidelog.log import Log, LogConfig
 from tidelog.log.recovery import has_segment
 
 SIZE = len(make_batch("a"))
 
 
-def filled(disk: MemoryDisk, segment_size_bytes: int = 3 * SIZE) -> Log:
+def filled(disk: Disk, segment_size_bytes: int = 3 * SIZE, directory: str = DIRECTORY) -> Log:
     """Ten batches of one record, in leader epochs 0, 1, 2, ... of two each."""
-    log = open_log(disk, segment_size_bytes=segment_size_bytes, index_interval_bytes=0)
+    log = open_log(disk, segment_size_bytes=segment_size_bytes, index_interval_bytes=0, directory=directory)
     for index in range(10):
         append(log, str(index), epoch=index // 2, timestamp=NOW_MS + index)
     return log
@@ -52,6 +56,30 @@ def test_everything_from_the_end_offset_on_goes(end_offset: int, reopened: bool,
     again = open_log(disk, clean=False, segment_size_bytes=segment_size_bytes)
     assert (again.recovery.lines(), values_of(again)) == ([], values_of(log))
     assert lineage_of(again) == lineage_of(log)
+
+
+def open_files(directory: Path) -> list[str]:
+    """The names of those that this process has open there."""
+    links = [f"/proc/self/fd/{each}" for each in os.listdir("/proc/self/fd")]
+    paths = [Path(os.readlink(link)) for link in links if os.path.lexists(link)]
+    return sorted(path.name for path in paths if path.is_relative_to(directory))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files cannot be counted")
+@pytest.mark.parametrize("end_offset", [2, 5, 9])
+@pytest.mark.parametrize("segment_size_bytes", [3 * SIZE, 1 << 20])
+def test_a_truncated_log_keeps_no_file_open_but_that_of_its_last_batches(
+    end_offset: int, segment_size_bytes: int, tmp_path: Path
+) -> None:
+    """After an unclean election thousands are truncated at once, and each file counts against the process's limit."""
+    directory = str(tmp_path / "flights-0")
+    filled(RealDisk(), segment_size_bytes, directory=directory).close()
+    log = open_log(RealDisk(), segment_size_bytes=segment_size_bytes, index_interval_bytes=0, directory=directory)
+    log.truncate_to(Offset(end_offset))
+    assert open_files(tmp_path) == [os.path.basename(log.segments.active.path)]
+    assert values_of(log) == [str(index) for index in range(end_offset)]
+    log.close()
+    assert open_files(tmp_path) == []
 
 
 def test_a_batch_goes_as_a_whole() -> None:

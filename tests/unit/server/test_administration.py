@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import errno
 import random
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
@@ -131,6 +132,29 @@ def test_deleted_records_stay_deleted_where_the_partition_goes_offline_later() -
         await again.start()
         assert again.broker.partition("u", 0).log.log_start_offset == 7
         await again.stop()
+
+    run(scenario)
+
+
+def test_where_no_file_can_be_opened_nothing_goes_offline_and_the_next_try_may_go_well(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = await filled(disk)
+        partition = node.broker.partition("t", 0)
+        error = DiskError(f"{partition.log.directory}/5.log", "cannot create: Too many open files", errno=errno.EMFILE)
+        for _ in range(3):
+            node.broker.failures.on_disk_error(partition, error)
+        assert [line for line in caplog.messages if "Too many open files" in line] == [
+            f"t-0: what was refused is tried again: {error}"
+        ]
+        assert node.broker.partition("t", 0) is partition
+        partition.log.segments.failure = error  # what was begun cannot be completed
+        node.broker.failures.on_disk_error(partition, error)
+        with pytest.raises(KafkaError, match="is offline"):
+            node.broker.partition("t", 0)
+        await node.stop()
 
     run(scenario)
 

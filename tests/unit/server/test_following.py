@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Coroutine, Sequence
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import pytest
 
 from support.fixtures.memory_disk import MemoryDisk
 from support.fixtures.transactions import txn_batch
+from tidelog.base.errors import DiskError
 from tidelog.base.ids import (
     BrokerId,
     LeaderEpoch,
@@ -46,6 +48,9 @@ class Host:
         self.cuts: list[Truncation] = []
         self.lost: list[LostOffsets | None] = []
         self.truncated: list[TruncatedRecords] = []
+        self.refusal: DiskError | None = None
+        self.failures: list[Exception] = []
+        self.due_ms: list[int] = []
 
     def now_ms(self) -> int:
         return 0
@@ -54,7 +59,10 @@ class Host:
         return NOW_MS
 
     def due_at(self, who: FollowerDriver, due_ms: int) -> None:
-        pass
+        self.due_ms.append(due_ms)
+
+    def on_log_failed(self, partition: Partition, error: Exception) -> None:
+        self.failures.append(error)
 
     def send(self, following: FollowerDriver, request: FollowerRequest) -> None:
         self.asked.append(request)
@@ -73,6 +81,8 @@ class Host:
         partition.log.flush()
 
     async def truncate(self, partition: Partition, truncation: Truncation, lost: LostOffsets | None = None) -> None:
+        if self.refusal is not None:
+            raise self.refusal
         self.lost.append(lost)
         self.cuts.append(truncation)
         partition.log.truncate_to(truncation.end_offset)
@@ -129,6 +139,30 @@ def test_what_a_leader_had_cut_is_not_cut_in_the_next_epoch() -> None:
 
     assert asyncio.run(story(is_stopped=False)) == (1, [Truncation(Offset(1))])
     assert asyncio.run(story(is_stopped=True)) == (3, [])
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EIO])
+def test_a_truncation_is_tried_again_if_the_disk_was_full_or_no_file_could_be_opened(number: int) -> None:
+    """The checkpoint of the high watermark comes before it. It is counted once."""
+
+    async def story() -> None:
+        host = Host()
+        following = followed(host)
+        host.refusal = DiskError("replication-offset-checkpoint", "cannot append", errno=number)
+        following.on_epoch_end(host.asked[0].number, (LeaderEpoch(0), Offset(1)))
+        await host.started.pop()
+        assert host.failures == [host.refusal]
+        if number == errno.EIO:
+            assert host.due_ms == []
+            return
+        host.refusal = None
+        following.on_due(host.due_ms[-1])
+        await host.started.pop()
+        assert following.partition.log.log_end_offset == 1
+        assert host.truncated == [TruncatedRecords(0, 0, 2)]
+        assert len(host.asked) == 2
+
+    asyncio.run(story())
 
 
 def test_what_was_not_synced_when_it_began_to_follow_is_synced_before_the_first_fetch() -> None:

@@ -34,7 +34,7 @@ class CorruptIndexError(CorruptLogError):
 class IndexFile:
     """A sorted list of `(first, second)`; both grow from entry to entry.
 
-    Its file is open only between a search and the next `spill` or `release`.
+    Its file is open only between a search and the next `spill`, `release` or `close_file`.
     """
 
     __slots__ = (
@@ -134,6 +134,10 @@ class IndexFile:
         self._is_loaded = self._written_count == 0
         self._block_firsts = array("q")
         self._block_seconds = array("q")
+        self._file = None  # closed once no reader holds it
+
+    def close_file(self) -> None:
+        """Let go of the descriptor, and of nothing else; the next search opens the file again."""
         self._file = None  # closed once no reader holds it
 
     def truncate(self, count: int) -> None:

@@ -78,7 +78,8 @@ class AbortedFile(NamedTuple):
 class TransactionIndex:
     """The aborted transactions of one segment, in the order of their markers.
 
-    Its file is open only between a search and `release`. Entries that could not be written wait in memory.
+    Its file is open only between a search and `release` or `close_file`. Entries that could not be written wait in
+    memory.
     """
 
     __slots__ = (
@@ -184,6 +185,10 @@ class TransactionIndex:
     def release(self) -> None:
         """Write what there is, then let go of the descriptor."""
         self.spill()
+        self._file = None  # closed once no reader holds it
+
+    def close_file(self) -> None:
+        """Let go of the descriptor, and of nothing else."""
         self._file = None  # closed once no reader holds it
 
     def replace(self, entries: Iterable[AbortedEntry]) -> None:

@@ -1,14 +1,16 @@
 """What fails under the partitions of a broker: a disk, a log, or what must hold of them.
 
 A partition that fails goes offline, and the others serve on. A disk that is merely full takes nothing offline: what is
-there is served, and the next append may find room. A probe of the disk, off the loop, says whether its whole directory
-has failed; then all that lies there goes offline.
+there is served, and the next append may find room. Nor does a node that may not open another file. A probe of the disk,
+off the loop, says whether its whole directory has failed; then all that lies there goes offline.
 
 Kafka: `LogDirFailureHandler`, `LogDirFailureChannel`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
 
 from tidelog.base.errors import CorruptLogError, DiskError, InvariantBrokenError
@@ -16,10 +18,15 @@ from tidelog.base.ports import Executor
 from tidelog.server.broker.hosted_partitions import HostedPartitions
 from tidelog.server.broker.listeners import BrokerListener
 from tidelog.server.replication.partition import Partition
-from tidelog.server.storage.disk_health import is_full
+from tidelog.server.storage.disk_health import is_full, is_passing
 from tidelog.server.storage.log_dir import LogDir
 from tidelog.server.storage.log_files import LogFiles
 from tidelog.server.tasks import Tasks
+
+logger = logging.getLogger("tidelog.server.broker")
+
+OUT_OF_FILES_LOGGED_SECONDS = 60.0
+"""Of many such errors, one is logged in so long."""
 
 
 class PartitionFailures:
@@ -47,21 +54,31 @@ class PartitionFailures:
         self._listener = listener
         self._executor = executor
         self._on_failed = on_failed
+        self._out_of_files_logged: float | None = None
         self._probed: set[LogDir] = set()
         self._probes = tasks.branch("probes of directories")
 
     # What happened.
     def on_disk_error(self, partition: Partition, error: DiskError) -> None:
-        """The disk failed under a partition: it goes offline, unless its disk is merely full."""
+        """The disk failed under a partition: it goes offline, unless the next try may go well."""
         if not self._hosted.is_here(partition):
             return
         held = self._files.directory_of(partition.topic_partition)
-        if held is not None and is_full(error) and partition.log.segments.failure is None:
-            held.health.on_full()
+        if held is not None and is_passing(error) and partition.log.segments.failure is None:
+            if is_full(error):
+                held.health.on_full()
+            else:
+                self._log_out_of_files(partition, error)
             return
         self._hosted.take_offline(partition.topic_partition, str(error))
         if held is not None:
             self.on_suspicion(held)
+
+    def _log_out_of_files(self, partition: Partition, error: DiskError) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._out_of_files_logged is None or now >= self._out_of_files_logged + OUT_OF_FILES_LOGGED_SECONDS:
+            self._out_of_files_logged = now
+            logger.error("%s: what was refused is tried again: %s", partition.topic_partition, error)
 
     def on_read_error(self, partition: Partition) -> None:
         """Some place could not be read, which was refused. Whether it is more than that place, the disk is asked."""

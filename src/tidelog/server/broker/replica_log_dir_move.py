@@ -28,7 +28,7 @@ from tidelog.log.future_log import TAKEN_AT_ONCE_BYTES, FutureLog
 from tidelog.server.broker.partition_failures import PartitionFailures
 from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.replication_throttles import Throttle
-from tidelog.server.storage.disk_health import is_full
+from tidelog.server.storage.disk_health import is_full, is_passing
 from tidelog.server.storage.log_dir import LogDir
 from tidelog.server.storage.log_files import LogFiles
 from tidelog.server.tasks import Tasks, to_its_end
@@ -239,9 +239,9 @@ class ReplicaLogDirMove:
         except StaleSliceError:  # truncated since it was found
             pass
         except DiskError as error:
-            if not is_full(error) or future.log.segments.failure is not None:
+            if not is_passing(error) or future.log.segments.failure is not None:
                 raise
-            await self._wait_for_room()
+            await self._wait_for_room(error)
         return False
 
     async def _copy_piece(self, future: FutureLog, size_bytes_max: int = PIECE_SIZE_BYTES_MAX) -> int:
@@ -269,11 +269,12 @@ class ReplicaLogDirMove:
 
         return await self._moves.off_the_loop(copy)
 
-    async def _wait_for_room(self) -> None:
+    async def _wait_for_room(self, error: DiskError) -> None:
         if not self._has_logged_full:
             self._has_logged_full = True
-            logger.warning("%s: the move to %s waits: the disk is full", *self._where)
-        self.target.health.on_full()
+            logger.warning("%s: the move to %s waits: %s", *self._where, error)
+        if is_full(error):
+            self.target.health.on_full()
         await asyncio.sleep(ROOM_CHECK_SECONDS)
 
     # Taking over.
@@ -326,9 +327,9 @@ class ReplicaLogDirMove:
             try:
                 return await self._moves.off_the_loop(partial(_complete, self.partition, self.target))
             except DiskError as error:
-                if not is_full(error):
+                if not is_passing(error):
                     raise
-                await self._wait_for_room()
+                await self._wait_for_room(error)
         raise DiskError(self.target.path, f"there is no room to say that {self.partition.topic_partition} lies here")
 
     def _is_complete(self, future: FutureLog) -> bool:

@@ -30,7 +30,7 @@ from tidelog.records import split_whole_batches
 from tidelog.records.lineage import EpochEntry
 from tidelog.replica import FetchOutcome, FollowerReplica, FollowerRequest, Halt, Truncation
 from tidelog.server.replication.role import PartitionRole
-from tidelog.server.storage.disk_health import is_full
+from tidelog.server.storage.disk_health import is_passing
 
 if TYPE_CHECKING:
     from tidelog.server.replication.partition import Partition
@@ -138,7 +138,8 @@ class FollowerDriver(PartitionRole):
         "_host",
         "_is_stopped",
         "_records",
-        "_retry_append_ms",
+        "_refused_truncation",
+        "_retry_ms",
         "log_task",
         "partition",
         "replica",
@@ -156,7 +157,8 @@ class FollowerDriver(PartitionRole):
         self._records: Buffer = b""
         self._failures = 0
         self._due_ms: int | None = None
-        self._retry_append_ms: int | None = None
+        self._retry_ms: int | None = None  # what the disk refused for now: to append, or to truncate
+        self._refused_truncation: tuple[Truncation, LostOffsets | None] | None = None
         self._is_stopped = False
 
     def stop(self) -> None:
@@ -247,12 +249,16 @@ class FollowerDriver(PartitionRole):
     # Time.
 
     def on_due(self, now_ms: int) -> None:
-        """A deadline may be over: retry the append, or let the machine retry its request."""
+        """A deadline may be over: retry the append or the truncation, or let the machine retry its request."""
         if self._is_stopped or self._due_ms is None or now_ms < self._due_ms:
             return
         self._due_ms = None
-        if self._retry_append_ms is not None and now_ms >= self._retry_append_ms:
-            self._retry_append_ms = None
+        if self._retry_ms is not None and now_ms >= self._retry_ms:
+            self._retry_ms = None
+            refused, self._refused_truncation = self._refused_truncation, None
+            if refused is not None:
+                self.log_task = self._host.start(self.partition, self._truncate_log(*refused))
+                return
             self._step(self._notify_appended)  # nothing: it is fetched once more
         self._step(lambda replica, now_ms: replica.on_tick(now_ms))
 
@@ -262,8 +268,8 @@ class FollowerDriver(PartitionRole):
     def _reschedule_deadlines(self) -> None:
         if self._due_ms is not None:
             return
-        if self._retry_append_ms is not None:
-            self._due_ms = self._retry_append_ms
+        if self._retry_ms is not None:
+            self._due_ms = self._retry_ms
         elif (retry_ms := self.replica.next_deadline_ms()) is not None:
             longer_ms = min(BACKOFF_FIRST_MS << min(self._failures, 16), self._host.backoff_ms_max) - BACKOFF_FIRST_MS
             self._failures += 1
@@ -318,7 +324,7 @@ class FollowerDriver(PartitionRole):
         except (KafkaError, CorruptLogError) as error:
             self._log_damage(error)
         except DiskError as error:
-            if not is_full(error) or partition.log.segments.failure is not None:
+            if not _may_go_well_later(partition, error):
                 raise
             self._host.on_log_failed(partition, error)
         else:
@@ -327,7 +333,7 @@ class FollowerDriver(PartitionRole):
                 return False
             self.replica.on_appended(partition.log.log_end_offset)
             return True
-        self._retry_append_ms = self._host.now_ms() + self._host.backoff_ms_max
+        self._retry_ms = self._host.now_ms() + self._host.backoff_ms_max
         return False
 
     async def _sync(self, event: Callable[[FollowerReplica, int], None]) -> None:
@@ -434,17 +440,26 @@ class FollowerDriver(PartitionRole):
         )
 
     async def _truncate(self, truncation: Truncation) -> None:
-        partition = self.partition
         if self._is_stopped:  # before it began: the log is the next role's by now
             self.log_task = None
             return
-        lost = self._log_truncation(truncation)
+        await self._truncate_log(truncation, self._log_truncation(truncation))
+
+    async def _truncate_log(self, truncation: Truncation, lost: LostOffsets | None) -> None:
+        partition = self.partition
+        if self._is_stopped:
+            self.log_task = None
+            return
         try:
             await self._host.truncate(partition, truncation, lost)
         except (CorruptLogError, DiskError) as error:
             self.log_task = None
             if not self._is_stopped:
                 self._host.on_log_failed(partition, error)
+            if not self._is_stopped and _may_go_well_later(partition, error):
+                self._refused_truncation = truncation, lost
+                self._retry_ms = self._host.now_ms() + self._host.backoff_ms_max
+                self._reschedule_deadlines()
             return
         self.log_task = None
         self._log_truncated_transactions()
@@ -455,6 +470,11 @@ class FollowerDriver(PartitionRole):
             "%s: what broker %s sent cannot be appended, and is fetched once more: %s",
             *(self.partition.topic_partition, self.replica.leader, error),
         )
+
+
+def _may_go_well_later(partition: Partition, error: CorruptLogError | DiskError) -> bool:
+    """Whether what the disk refused is to be tried again: nothing of it was done."""
+    return isinstance(error, DiskError) and is_passing(error) and partition.log.segments.failure is None
 
 
 def _end_of(records: Buffer) -> Offset | None:

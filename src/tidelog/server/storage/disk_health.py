@@ -28,6 +28,11 @@ def is_out_of_files(error: DiskError) -> bool:
     return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
+def is_passing(error: DiskError) -> bool:
+    """Whether what was refused may be granted later, of a disk that works: it is to be tried again."""
+    return is_full(error) or is_out_of_files(error)
+
+
 class DiskHealth:
     """See the module. `probe` and `look_for_room` run on the executor's threads.
 
@@ -51,7 +56,7 @@ class DiskHealth:
             self._disk.read_bytes(path)
             self._disk.remove(path)
         except DiskError as error:
-            return None if is_full(error) or is_out_of_files(error) else error
+            return None if is_passing(error) else error
         return None
 
     def on_full(self) -> None:
