@@ -9,7 +9,7 @@ import pytest
 from support.fixtures.waiting import wait_until
 from support.nodes.cluster import Cluster, ClusterNode
 from support.nodes.forked_command import run_command
-from tidelog import Admin, Consumer, LogTruncatedError, Producer, TopicPartition
+from tidelog import Admin, Consumer, LogTruncatedError, Producer, RecordsLostError, TopicPartition
 from tidelog.base.ids import BrokerId
 from tidelog.base.losses import Loss, LossCause, ReplicaFate
 from tidelog.client.core.loss_standings import Standing
@@ -141,3 +141,40 @@ def test_the_account_says_who_read_what_was_lost(cluster: Cluster, topic: str) -
     assert standings[groups["early"]] is Standing.NOT_AFFECTED
     assert standings[groups["late"]] is Standing.ON_LOST_BRANCH
     assert [(each.client_id, each.end_offset, each.has_compared) for each in readers.told] == [("late-1", 10, True)]
+
+
+@pytest.mark.timeout(180)
+def test_a_producer_whose_sequence_proved_the_loss_is_noted(cluster: Cluster, topic: str) -> None:
+    """It writes on through the election. One that begins after it is not."""
+    cluster.create_topic(topic, replication_factor=2, min_insync_replicas="1", unclean_leader_election_enable="true")
+    leader, follower = cluster.leader_of(topic), cluster.follower_of(topic)
+    cluster.wait_until_in_sync(topic)
+    with Producer(cluster.bootstrap, client_id="writer") as producer:
+
+        def write(count: int) -> None:
+            for future in [producer.send(topic, b"%d" % number, partition=0) for number in range(count)]:
+                future.result()
+
+        write(10)
+        follower.kill()
+        cluster.wait_until_in_sync(topic, without=[follower.node_id])
+        write(10)
+        leader.kill()
+        follower.start()
+        cluster.wait_until_led_by_another(topic, leader)
+        with pytest.raises(RecordsLostError, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
+            write(1)
+    produce(cluster, topic, 5)
+    leader.start()
+    (loss,) = wait_until(lambda: [loss for loss in losses(cluster, topic) if not loss.is_open], "the entry closes")
+    cut = loss.replica(BrokerId(leader.node_id))
+    assert cut is not None
+    with Admin(cluster.bootstrap) as admin:
+        readers = admin.describe_loss_readers([loss])[loss.id]
+    assert [(each.client_id, each.producer_id, each.end_offset) for each in readers.told] == [
+        ("writer", *cut.producer_ids, 10)
+    ]
+    described = run_command(
+        ["losses", "describe", loss.name, "--bootstrap", cluster.bootstrap, "--output", "table"], timeout=60
+    )
+    assert "its sequence was refused" in described.stdout, described

@@ -196,6 +196,14 @@ class Loss:
         """Whether records are gone of which a replica knew that they were committed."""
         return any(one.committed_count for one in self.cut)
 
+    def may_name(self, producer_id: int) -> bool:
+        """Whether a producer wrote some of what was cut off, as far as is known: an open entry has yet to hear of more,
+        and one with many producers does not name them all.
+        """
+        return self.is_open or any(
+            producer_id in one.producer_ids or one.producer_count > len(one.producer_ids) for one in self.cut
+        )
+
     def replica(self, broker_id: BrokerId) -> ReplicaLoss | None:
         return next((one for one in self.replicas if one.broker_id == broker_id), None)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tidelog.base.losses import Loss, ReplicaLoss
-    from tidelog.client.admin.loss_administration import LossReaders
+    from tidelog.client.admin.loss_administration import LossReaders, ToldReader
     from tidelog.client.admin.lost_records import LostRecord
     from tidelog.client.core.values import RecordMetadata
     from tidelog.client.futures import Future
@@ -98,7 +98,8 @@ class DescribeLoss:
     """Show what is known of a LOSS: each replica, what was cut off it, and what of that is kept.
 
     A replica that is awaited has not told whether it held more than the leader: it is down, or has no leader to compare
-    itself with. It tells by itself once it is back. A group on the lost branch has read records that are gone.
+    itself with. It tells by itself once it is back. A group on the lost branch has read records that are gone. Readers
+    that a broker told of it are listed, and producers whose sequence numbers showed it.
 
     Example:
 
@@ -311,16 +312,24 @@ def _sections(loss: Loss, readers: LossReaders) -> Iterator[Section]:
             "host": each.host,
             "broker": each.broker_id,
             "told": each.times_told,
-            "how": "compared its position" if each.has_compared else "was beyond",
+            "how": _how(each),
+            "producer": each.producer_id,
             "last": _moment(each.last_ms),
             "kept_up_to": each.end_offset,
         }
         for each in readers.told
     ]
-    yield Section(f"{loss.name}: readers told", {}, Rows(told, nothing="no broker has told a reader since it started"))
+    nothing = "no broker has told a reader or a producer since it started"
+    yield Section(f"{loss.name}: readers and producers told", {}, Rows(told, nothing=nothing))
     if readers.unanswered:
         missing: list[Row] = [{"not_asked": each} for each in readers.unanswered]
         yield Section(f"{loss.name}: there may be more", {}, Rows(missing))
+
+
+def _how(told: ToldReader) -> str:
+    if told.producer_id is not None:
+        return "its sequence was refused"
+    return "compared its position" if told.has_compared else "was beyond"
 
 
 def _section(loss: Loss) -> Section:

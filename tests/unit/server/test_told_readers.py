@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.base.ids import LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
 from tidelog.server.api.told_readers import (
     CLIENT_ID_LENGTH_MAX,
     READERS_MAX,
@@ -30,6 +30,28 @@ def test_a_reader_is_one_row_however_often_it_is_told() -> None:
         ("two", 1, 6, 6),
         ("one", 2, 5, 7),
     ]
+
+
+def test_a_producer_is_another_row_than_a_reader_of_its_name() -> None:
+    readers = ToldReaders()
+    told(readers, "one")
+    for producer_id in (4, 5, 4):
+        readers.note(FLIGHTS, TOPIC, ReaderName("one", "10.0.0.1"), AT_30, 1, producer_id=ProducerId(producer_id))
+    assert [(row.client_id, row.producer_id, row.count) for row in readers] == [
+        ("one", None, 1),
+        ("one", 5, 1),
+        ("one", 4, 2),
+    ]
+
+
+def test_a_flood_of_producer_ids_from_one_host_leaves_the_others() -> None:
+    readers = ToldReaders()
+    told(readers, "ours", host="10.0.0.2")
+    for number in range(3 * READERS_PER_HOST_MAX):
+        readers.note(FLIGHTS, TOPIC, ReaderName("x", "10.0.0.1"), AT_30, 1, producer_id=ProducerId(number))
+    rows = list(readers)
+    assert len(rows) == READERS_PER_HOST_MAX + 1
+    assert rows[0].client_id == "ours"
 
 
 def test_a_flood_from_one_host_leaves_the_others() -> None:

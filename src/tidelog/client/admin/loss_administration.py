@@ -50,9 +50,10 @@ class LossAccount(NamedTuple):
 
 
 class ToldReader(NamedTuple):
-    """A reader that a broker told that what it read is gone.
+    """A reader that a broker told that what it read is gone, or a producer that learnt it from its sequence numbers.
 
     Attributes:
+        producer_id: of a producer whose batch was refused with OUT_OF_ORDER_SEQUENCE_NUMBER; None for a reader.
         leader_epoch: the newest epoch that the reader's branch shares with the log, which ends at `end_offset`.
         has_compared: whether it asked where its epoch ends: it may have read nothing that is gone, as its position is
             its own. Otherwise its position was beyond that.
@@ -64,6 +65,7 @@ class ToldReader(NamedTuple):
     topic_id: TopicId
     client_id: str
     host: str
+    producer_id: int | None
     broker_id: int
     leader_epoch: int
     end_offset: int
@@ -79,7 +81,7 @@ class LossReaders(NamedTuple):
     Attributes:
         groups: those that committed in the partition, by name.
         told: readers that brokers told, since those brokers started; a reader that commits nothing is known by this
-            alone.
+            alone. Producers likewise, if the entry names them, or does not name all that it might.
         unanswered: brokers and groups that could not be asked, and why: there may be more.
     """
 
@@ -180,6 +182,7 @@ class LossAdministration:
                     if one.topic_id == loss.topic_id
                     and one.topic_partition.partition == loss.partition
                     and one.leader_epoch < loss.leader_epoch
+                    and (one.producer_id is None or loss.may_name(one.producer_id))
                 ),
                 tuple(unanswered),
             )
@@ -229,6 +232,7 @@ class LossAdministration:
                     TopicId(row.topic_id),
                     row.client_id,
                     row.host,
+                    None if row.producer_id < 0 else row.producer_id,
                     broker_id,
                     *(row.leader_epoch, row.end_offset, row.has_compared, row.count, row.first_ms, row.last_ms),
                 )

@@ -1,6 +1,7 @@
-"""Which readers this broker has told that what they read is gone, as far as it remembers.
+"""Which readers this broker has told that what they read is gone, and which producers that what they wrote may be.
 
-Fetch carries no group, so a reader is known by its client id and its host. What a group committed says more.
+Fetch carries no group, so a reader is known by its client id and its host. What a group committed says more. A producer
+is told by its sequence numbers: of a batch that does not follow what the log has of it.
 
 Counterpart in Kafka: none.
 """
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId, TopicPartition
 
 READERS_MAX = 10_000
 """Rows that are remembered; of more, those go that were told longest ago."""
@@ -20,11 +21,11 @@ READERS_PER_HOST_MAX = 1_000
 CLIENT_ID_LENGTH_MAX = 200
 
 
-_Key = tuple[TopicId, PartitionIndex, str, str]
+_Key = tuple[TopicId, PartitionIndex, str, str, ProducerId | None]
 
 
 class ReaderName(NamedTuple):
-    """What is known of whoever fetches."""
+    """What is known of whoever fetches, or produces."""
 
     client_id: str
     host: str
@@ -32,10 +33,11 @@ class ReaderName(NamedTuple):
 
 @dataclass(slots=True)
 class ToldReader:
-    """A reader of one partition.
+    """A reader of one partition, or a producer.
 
     Attributes:
         host: where it is.
+        producer_id: whose batch was refused, as out of order; None for a reader.
         leader_epoch: the largest of this log up to that of the reader's last record; and `end_offset`, where it ends:
             so much of what was read is there.
         has_compared: whether it asked where its epoch ends (OffsetForLeaderEpoch), last. Where its position is, it
@@ -49,6 +51,7 @@ class ToldReader:
     topic_id: TopicId
     client_id: str
     host: str
+    producer_id: ProducerId | None
     leader_epoch: LeaderEpoch
     end_offset: Offset
     has_compared: bool
@@ -76,14 +79,18 @@ class ToldReaders:
         now_ms: int,
         *,
         has_compared: bool = False,
+        producer_id: ProducerId | None = None,
     ) -> None:
-        """It was answered that its position is none of this log's, or where its epoch ends."""
+        """It was answered that its position is none of this log's, or where its epoch ends, or that its batch is out of
+        order.
+        """
         client_id, host = reader.client_id[:CLIENT_ID_LENGTH_MAX], reader.host
-        key = topic_id, topic_partition.partition, client_id, host
+        key = topic_id, topic_partition.partition, client_id, host, producer_id
         row = self._rows.pop(key, None)
         of_host = self._by_host.setdefault(host, {})
         if row is None:
-            row = ToldReader(topic_partition, topic_id, client_id, host, *diverging, has_compared, 0, now_ms, now_ms)
+            names = topic_partition, topic_id, client_id, host, producer_id
+            row = ToldReader(*names, *diverging, has_compared, 0, now_ms, now_ms)
         of_host.pop(key, None)
         of_host[key] = None
         row.leader_epoch, row.end_offset = diverging

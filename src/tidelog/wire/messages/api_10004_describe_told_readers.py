@@ -29,6 +29,7 @@ class ToldReaderRow:
     count: int = field(int64, doc="How often it was told.")
     first_ms: int = field(int64, doc="When it was told first, in ms since 1970.")
     last_ms: int = field(int64, doc="When it was told last.")
+    producer_id: int = field(int64, tag=0, default=-1, doc="Of a producer whose batch was refused; -1 for a reader.")
 
 
 @message(api_key=10004, versions="0", flexible="0+")

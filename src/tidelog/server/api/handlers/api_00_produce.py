@@ -9,7 +9,8 @@ duplicate of an idempotent producer is answered with the offsets of the original
 committed. Who asked the wrong broker is told where the leader is (10+, KIP-951). acks=0 has no answer: where it fails,
 the connection is closed, which is all that the protocol offers. The first batch of a transaction on a partition is
 appended once the producer's transaction coordinator has said that it belongs to one (KIP-890). Internal topics take
-records from their coordinators and, as in Kafka, from clients that call themselves `__admin_client`.
+records from their coordinators and, as in Kafka, from clients that call themselves `__admin_client`. A producer whose
+batch is out of order, in a partition with an unclean election, is noted (told_readers.py).
 
 What takes longer than a turn of the event loop is checked on another thread: two kilobytes may hold 64 MiB of records.
 The rows behind it in the request wait for it.
@@ -32,12 +33,13 @@ from tidelog.base.errors import (
     MalformedMessageError,
     refusal,
 )
-from tidelog.base.ids import TopicId
+from tidelog.base.ids import LeaderEpoch, ProducerId, TopicId
 from tidelog.log import Checked, TakesLongError, at_once_bytes_max
 from tidelog.metadata.configs.broker import TRANSACTION_PARTITION_VERIFICATION_ENABLE
-from tidelog.records.header import BATCH_OVERHEAD
+from tidelog.records.header import BATCH_OVERHEAD, read_header
 from tidelog.server.api.leader_hints import WRONG_LEADER, endpoints_of, leader_of
 from tidelog.server.api.request_context import RequestContext, code_of
+from tidelog.server.api.told_readers import ReaderName
 from tidelog.server.api.transactional_produce import (
     ADDS_FROM_VERSION,
     CONTINUES,
@@ -128,7 +130,7 @@ def _append_all(
     node: DataApi, request: ProduceRequest, context: RequestContext, verdicts: Verdicts | None
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     by_id = context.header.api_version >= TOPIC_IDS_FROM_VERSION
-    owed = _Owed(request.timeout_ms, request.acks, is_admin=context.header.client_id == ADMIN_CLIENT_ID)
+    owed = _Owed(request.timeout_ms, request.acks, context)
     response = ProduceResponse(responses=[])
     later: list[_Row] = []
     spent_ns = 0
@@ -259,12 +261,13 @@ class _Row(NamedTuple):
 class _Owed:
     """What is asked for all rows of a request, and what is to be waited for before it is answered, row by row."""
 
-    __slots__ = ("acks", "is_admin", "keeps_frame", "timeout_ms", "uncommitted", "unsynced", "wrong_leader")
+    __slots__ = ("acks", "context", "is_admin", "keeps_frame", "timeout_ms", "uncommitted", "unsynced", "wrong_leader")
 
-    def __init__(self, timeout_ms: int, acks: int, *, is_admin: bool) -> None:
+    def __init__(self, timeout_ms: int, acks: int, context: RequestContext) -> None:
         self.timeout_ms = timeout_ms
         self.acks = acks
-        self.is_admin = is_admin
+        self.context = context
+        self.is_admin = context.header.client_id == ADMIN_CLIENT_ID
         self.keeps_frame = False
         self.unsynced: list[tuple[Partition, PartitionProduceResponse]] = []
         self.uncommitted: list[tuple[asyncio.Future[Code], str | UUID, PartitionProduceResponse]] = []
@@ -289,6 +292,19 @@ async def _answer_when_safe(
     if owed.wrong_leader:
         _add_leaders(node, owed, response, context)
     return _answer(response, acks)
+
+
+def _note_producer(node: DataApi, partition: Partition, producer_id: int, context: RequestContext) -> None:
+    """What came before its batch is not in the log: after an unclean election it may be what was lost."""
+    state = node.image.partition(*partition.topic_partition)
+    if state is None or state.unclean_epoch is None:
+        return
+    log = partition.log
+    kept = log.lineage.end_offset_for(LeaderEpoch(state.unclean_epoch - 1), log.log_end_offset)
+    if kept is not None:
+        producer = ReaderName(context.header.client_id or "", context.connection.peer.rpartition(":")[0])
+        names, now_ms = (partition.topic_partition, partition.topic_id), node.clock.wall_ms()
+        node.told_readers.note(*names, producer, kept, now_ms, producer_id=ProducerId(producer_id))
 
 
 def _partition(node: DataApi, row: _Row) -> Partition:
@@ -335,6 +351,8 @@ def _append(
             answer.record_errors = [BatchIndexAndErrorMessage(index, fault) for index, fault in error.record_errors]
         if answer.error_code in WRONG_LEADER:
             owed.wrong_leader.append((topic, answer))
+        elif answer.error_code == Code.OUT_OF_ORDER_SEQUENCE_NUMBER and isinstance(data.records, memoryview):
+            _note_producer(node, partition, read_header(data.records).producer_id, owed.context)
         return answer
     except InvariantBrokenError as error:
         node.broker.failures.on_bug(partition, error)
