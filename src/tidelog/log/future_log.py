@@ -21,6 +21,7 @@ from tidelog.log.files.future_mark import FutureMark, write_future_mark
 from tidelog.log.follower_append import append_fetched
 from tidelog.log.log import Log
 from tidelog.log.lookup import NotCachedError, without_waiting
+from tidelog.log.lost_records import copy_kept
 from tidelog.log.producer_state import ProducerStates
 from tidelog.log.segment import SNAPSHOT_SUFFIX, file_name
 from tidelog.log.slice import LogSlice
@@ -141,6 +142,14 @@ class FutureLog:
         invariant(self.is_level, "{}: the copy is not level", self.log.directory)
         self.log.producers = self.current.producers.clone()
 
+    def copy_kept(self) -> int:
+        """Copy what is kept of lost records, and not here yet. On another thread. Returns how many bytes were copied.
+
+        Raises:
+            DiskError: the disk refused.
+        """
+        return copy_kept(self._disk, self.current.directory, self.log.directory)
+
     def sync(self, producers: ProducerStates) -> None:
         """Return once all that was copied would survive a loss of power, and the directory says that it was level.
 
@@ -150,6 +159,7 @@ class FutureLog:
             producers: a copy, as of the end of what was copied.
         """
         log = self.log
+        self.copy_kept()  # of a truncation since, or one note less
         log._snapshots.take(producers)
         snapshot = self._disk.open(f"{log.directory}/{file_name(producers.end_offset, SNAPSHOT_SUFFIX)}")
         try:

@@ -6,13 +6,14 @@
 ```
 
 Both are synced before the log is cut, so what was cut off is known after a crash. A file with batches is removed with
-its partition, and when the broker keeps more than it may.
+its partition, and when the broker keeps more than it may. They move with the log to another log directory.
 
 Kafka: none; there they are gone.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -31,6 +32,7 @@ logger = logging.getLogger("tidelog.log.lost_records")
 
 LOST_SUFFIX = ".lost"
 NOTE_SUFFIX = ".loss"
+COPYING_SUFFIX = ".tmp"
 COPY_SIZE_BYTES = 1024 * 1024
 
 
@@ -213,6 +215,69 @@ def remove_uncut(disk: Disk, directory: str, leader_epoch: LeaderEpoch, offset: 
 def kept_files(disk: Disk, directory: str, leader_epoch: LeaderEpoch) -> list[str]:
     """The files with what was cut off for a loss, by offset. Raises DiskError."""
     return [f"{directory}/{name}" for name in _names(disk, directory, leader_epoch, LOST_SUFFIX)]
+
+
+def kept_size_bytes(disk: Disk, directory: str, leader_epoch: LeaderEpoch) -> int:
+    """How much is kept of what was cut off for a loss. Raises DiskError."""
+    return sum(_size_of(disk, path) for path in kept_files(disk, directory, leader_epoch))
+
+
+def copy_kept(disk: Disk, source: str, target: str) -> int:
+    """Have the directory of a copy of a log hold what that of the log does, of lost records. To be called on a thread.
+
+    A file that is there already is not copied again: none changes. What the disk of the log refuses is left out.
+
+    Returns:
+        How many bytes were copied.
+
+    Raises:
+        DiskError: the disk of the copy refused, or no file can be opened.
+    """
+    copied = 0
+    wanted = [name for name in disk.list(source) if name.endswith((LOST_SUFFIX, NOTE_SUFFIX))]
+    for name in disk.list(target):
+        if name.removesuffix(COPYING_SUFFIX).endswith((LOST_SUFFIX, NOTE_SUFFIX)) and name not in wanted:
+            disk.remove(f"{target}/{name}")
+    for name in wanted:
+        try:
+            copied += _copy(disk, f"{source}/{name}", f"{target}/{name}")
+        except DiskError as error:
+            if not error.path.startswith(f"{source}/") or error.errno in (errno.EMFILE, errno.ENFILE):
+                raise
+            logger.warning("what is kept of lost records does not move with its log: %s", error)
+    if copied:
+        disk.sync_dir(target)
+    return copied
+
+
+def _copy(disk: Disk, source: str, target: str) -> int:
+    if not disk.exists(source):
+        return 0  # the account has what the note said, or it is kept no more
+    file = disk.open(source)
+    try:
+        size_bytes = file.size()
+        if disk.exists(target) and _size_of(disk, target) == size_bytes:
+            return 0
+        copy = disk.open(f"{target}{COPYING_SUFFIX}", create=True)
+        try:
+            copy.truncate(0)
+            for position in range(0, size_bytes, COPY_SIZE_BYTES):
+                copy.append(file.read_at(position, COPY_SIZE_BYTES))
+            copy.sync()
+        finally:
+            copy.close()
+    finally:
+        file.close()
+    disk.rename(f"{target}{COPYING_SUFFIX}", target)
+    return size_bytes
+
+
+def _size_of(disk: Disk, path: str) -> int:
+    file = disk.open(path)
+    try:
+        return file.size()
+    finally:
+        file.close()
 
 
 class KeptPage(NamedTuple):

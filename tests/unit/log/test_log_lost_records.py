@@ -6,11 +6,19 @@ import pytest
 
 from support.fixtures.logs import DIRECTORY, append, make_batch, open_log
 from support.fixtures.memory_disk import MemoryDisk
-from tidelog.base.errors import CorruptLogError
+from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId
 from tidelog.base.losses import LossId, ReplicaFate, ReplicaLoss
 from tidelog.log import Log
-from tidelog.log.lost_records import LostTail, keep_lost_tail, kept_files, read_kept
+from tidelog.log.lost_records import (
+    LostTail,
+    copy_kept,
+    keep_lost_tail,
+    kept_files,
+    kept_size_bytes,
+    read_kept,
+    remove_notes,
+)
 from tidelog.records import read_records, split_batches
 from tidelog.wire.primitives import ZERO_UUID
 
@@ -80,3 +88,55 @@ def test_what_is_damaged_is_said() -> None:
         read_kept(disk, DIRECTORY, EPOCH, SIZE, 1_000)
     with pytest.raises(CorruptLogError, match="at byte 5"):
         read_kept(disk, DIRECTORY, EPOCH, 5, 1_000)
+
+
+COPY = "other/flights-0"
+
+
+def kept_in(disk: MemoryDisk, directory: str) -> dict[str, bytes]:
+    names = (name for name in disk.list(directory) if ".lost" in name or ".loss" in name)
+    return {name: disk.read_bytes(f"{directory}/{name}") for name in names}
+
+
+def test_a_copy_of_a_log_holds_what_the_log_keeps_however_often_it_is_copied() -> None:
+    disk = MemoryDisk()
+    log = filled(disk)
+    keep(disk, log, 7, 10)
+    log.truncate_to(Offset(7))
+    disk.make_dirs(COPY)
+    assert copy_kept(disk, DIRECTORY, COPY) > 3 * SIZE
+    assert kept_in(disk, COPY) == kept_in(disk, DIRECTORY)
+    assert copy_kept(disk, DIRECTORY, COPY) == 0
+    keep(disk, log, 4, 7)
+    remove_notes(disk, DIRECTORY, EPOCH, from_offset=Offset(7))
+    copy_kept(disk, DIRECTORY, COPY)
+    assert kept_in(disk, COPY) == kept_in(disk, DIRECTORY)
+    assert len(kept_in(disk, COPY)) == 3
+    assert kept_size_bytes(disk, COPY, EPOCH) == 6 * SIZE
+
+
+def test_what_an_ended_copy_left_is_copied_anew() -> None:
+    disk = MemoryDisk()
+    keep(disk, filled(disk), 7, 10)
+    (path,) = kept_files(disk, DIRECTORY, EPOCH)
+    name = path.rpartition("/")[2]
+    disk.make_dirs(COPY)
+    for left in (name, f"{name}.tmp", f"{3:020d}-9.lost.tmp"):
+        disk.open(f"{COPY}/{left}", create=True).append(b"half")
+    copy_kept(disk, DIRECTORY, COPY)
+    assert kept_in(disk, COPY) == kept_in(disk, DIRECTORY)
+
+
+def test_what_the_disk_of_the_log_refuses_is_left_out_and_that_of_the_copy_ends_it() -> None:
+    disk = MemoryDisk()
+    keep(disk, filled(disk), 7, 10)
+    (path,) = kept_files(disk, DIRECTORY, EPOCH)
+    disk.make_dirs(COPY)
+    disk.broken.add(path)
+    copy_kept(disk, DIRECTORY, COPY)
+    assert kept_size_bytes(disk, COPY, EPOCH) == 0
+    assert len(kept_in(disk, COPY)) == 1
+    disk.broken.clear()
+    disk.refusals.add(f"{COPY}/{path.rpartition('/')[2]}.tmp")
+    with pytest.raises(DiskError):
+        copy_kept(disk, DIRECTORY, COPY)

@@ -15,8 +15,10 @@ from support.fixtures.memory_disk import MemoryDisk
 from support.fixtures.waiting import until
 from tidelog.base.errors import Code
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
+from tidelog.base.losses import LossId, ReplicaFate, ReplicaLoss
 from tidelog.controller import ConfigChange, ConfigsToAlter, TopicToDelete
 from tidelog.log import Log
+from tidelog.log.lost_records import LostTail, keep_lost_tail, kept_files
 from tidelog.metadata import ResourceKey, ResourceType
 from tidelog.replica import Truncation
 from tidelog.server.api.handlers import api_34_alter_replica_log_dirs
@@ -44,6 +46,7 @@ PARTITION = TopicPartition(TOPIC, PartitionIndex(0))
 ALTER_VERSION = 2
 SET = 0
 SECONDS_MAX = 60.0
+EPOCH = LeaderEpoch(4)
 
 
 async def alter(node: Node, to: str, *partitions: int, topic: str = TOPIC) -> list[Code]:
@@ -137,6 +140,41 @@ def test_it_is_served_from_its_new_directory_with_all_that_it_held() -> None:
         assert directory_of(again, TOPIC, 0) == target
         assert again.broker.partition(TOPIC, 0).log.log_end_offset == 21
         await again.stop()
+
+    run(scenario)
+
+
+def test_what_is_kept_of_lost_records_moves_with_the_log() -> None:
+    """Also what is cut off while the log is being copied."""
+
+    async def scenario() -> None:
+        node = await holding(20, disk := MemoryDisk())
+        partition = node.broker.partition(TOPIC, 0)
+        source, target = directory_of(node, TOPIC, 0), other_than(node)
+        loss_id = LossId(partition.topic_id, PARTITION.partition, EPOCH)
+
+        def keep(start: int, end: int) -> None:
+            row = ReplicaLoss(node.broker.broker_id, ReplicaFate.CUT, Offset(end), Offset(start))
+            assert keep_lost_tail(disk, partition.log, LostTail(loss_id, row, 1_000_000)).kept_size_bytes
+
+        keep(15, 20)
+        hold(node)
+        assert await alter(node, target, 0) == [Code.NONE]
+        await copying(node)
+        keep(10, 15)
+        before = {
+            path.rpartition("/")[2]: disk.read_bytes(path) for path in kept_files(disk, f"{source}/{TOPIC}-0", EPOCH)
+        }
+        let_go(node)
+        await moved(node, target)
+        after = {
+            path.rpartition("/")[2]: disk.read_bytes(path) for path in kept_files(disk, f"{target}/{TOPIC}-0", EPOCH)
+        }
+        assert after == before
+        assert len(after) == 2
+        assert sum(name.endswith(".loss") for name in disk.list(f"{target}/{TOPIC}-0")) == 2
+        assert files_of(disk, source) == []
+        await node.stop()
 
     run(scenario)
 

@@ -15,7 +15,7 @@ from tidelog.base.losses import Loss, LossCause, ReplicaFate, ReplicaLoss
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.rng import SystemRng
-from tidelog.log.lost_records import LostTail, keep_lost_tail
+from tidelog.log.lost_records import LostTail, keep_lost_tail, kept_files
 from tidelog.metadata import BrokerImage, MetadataDelta, MetadataImage
 from tidelog.server.membership.loss_reports import LossReports
 from tidelog.server.replication.loss_notes import LossNotes
@@ -50,7 +50,7 @@ class Reporting:
         self.told: list[TellLossesRequest] = []
         topic = SimpleNamespace(name="flights")
         role = SimpleNamespace(leader_epoch=LeaderEpoch(4), leader_replica=self)  # it leads, so all is cut off
-        partition = SimpleNamespace(
+        partition = self.partition = SimpleNamespace(
             log=self.log,
             log_lock=asyncio.Lock(),
             role=role,
@@ -130,6 +130,34 @@ def test_what_was_cut_off_before_a_crash_is_told_with_what_was_cut_off_since() -
         (told,) = reporting.told[0].losses
         assert (told.replica.cut_from, told.replica.end_offset) == (1, 3)
         await until(lambda: not [name for name in reporting.disk.list(DIRECTORY) if name.endswith(".loss")])
+        await reporting.tasks.end()
+
+    asyncio.run(story())
+
+
+def test_what_did_not_move_with_its_log_is_told_as_kept_no_more() -> None:
+    """A disk that refuses a file keeps it back. What did move would pass for all: it goes too."""
+
+    async def story() -> None:
+        reporting = Reporting()
+        for value in ("m0", "m1", "m2"):
+            append(reporting.log, value, epoch=1)
+        loss = entry(0)
+        rows = [keep_lost_tail(reporting.disk, reporting.log, LostTail(loss.id, cut(at), 1 << 20)) for at in (2, 1)]
+        whole = rows[0].joined(rows[1])
+        reporting.learn(30, replace(loss, replicas=(whole,)))
+        partition: Any = reporting.partition
+        reporting.reports.on_moved(partition)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert reporting.told == []
+        (_, last) = kept_files(reporting.disk, DIRECTORY, loss.leader_epoch)
+        reporting.disk.remove(last)
+        reporting.reports.on_moved(partition)
+        await until(lambda: bool(reporting.told))
+        (told,) = reporting.told[0].losses
+        assert (told.replica.cut_from, told.replica.kept_size_bytes) == (1, 0)
+        assert kept_files(reporting.disk, DIRECTORY, loss.leader_epoch) == []
         await reporting.tasks.end()
 
     asyncio.run(story())

@@ -1,6 +1,7 @@
 """One replica is moved to another log directory while it is served (KIP-113).
 
     thread   a piece of the log is copied             again, until little is missing
+    thread   what is kept of lost records is copied
     loop     what is missing is taken at once: the copy is level
     thread   the copy is synced, and says that it was level     what is appended goes to the log meanwhile
     loop     what came since is taken at once; the copy takes over: what is appended goes to it from here on
@@ -117,6 +118,7 @@ class ReplicaLogDirMove:
         self._moves = moves
         self._truncated_to: Offset | None = None
         self._is_near = False
+        self._has_kept = False
         self._has_logged_full = False
 
     async def end(self) -> None:
@@ -224,8 +226,15 @@ class ReplicaLogDirMove:
             async with self.partition.log_lock:  # else it is being truncated still
                 truncated_to, self._truncated_to = self._truncated_to, None
                 await moves.off_the_loop(partial(future.truncate_to, truncated_to))
+            self._has_kept = False
             return False
         try:
+            if self._is_near and not self._has_kept:
+                async with moves.turn():
+                    await moves.room()
+                    moves.throttle.record(await moves.off_the_loop(future.copy_kept))
+                self._has_kept = True
+                return False
             if self._is_near:
                 if await self._hand_over(future):
                     return True

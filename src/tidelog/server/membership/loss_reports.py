@@ -21,7 +21,7 @@ from tidelog.base.errors import Code, DiskError, TidelogError
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
 from tidelog.base.losses import LossId, ReplicaFate, ReplicaLoss
 from tidelog.base.ports import Clock, Disk, Executor, Rng
-from tidelog.log.lost_records import kept_files, read_notes, remove_notes, remove_uncut, what_is_gone
+from tidelog.log.lost_records import kept_files, kept_size_bytes, read_notes, remove_notes, remove_uncut, what_is_gone
 from tidelog.metadata import MetadataDelta, MetadataImage
 from tidelog.net.backoff import Backoff
 from tidelog.server.broker.broker import Broker
@@ -91,7 +91,7 @@ class LossReports(BrokerListener):
         self._kept: dict[LossId, ReplicaLoss] = {}  # own rows with records in a file, the oldest first
         self._kept_size_bytes = 0
         self._look_seconds = 0.0
-        self._expired: set[LossId] = set()  # of those, what is too old
+        self._expired: set[LossId] = set()  # of those, what is too old, or not whole
         self._forgotten: set[LossId] = set()  # by the account, with records in a file
         self._has_news = asyncio.Event()
         broker.add_listener(self)
@@ -117,6 +117,25 @@ class LossReports(BrokerListener):
             self._look_at(loss_id, image)
         if delta.changed_losses or delta.changed_partitions or self._unlooked:
             self._wake()
+
+    def on_moved(self, partition: Partition) -> None:
+        """See `BrokerListener`. What is kept moved with the log, unless a disk refused some of it."""
+        self._tasks.start(self._check_kept(partition))
+
+    async def _check_kept(self, partition: Partition) -> None:
+        async for loss_id in in_turns(list(self._kept)):
+            row = self._kept.get(loss_id)
+            if row is None or self._partition(loss_id) is not partition:
+                continue
+            look = partial(kept_size_bytes, self._disk, partition.log.directory, loss_id.leader_epoch)
+            try:
+                is_whole = await self._executor.run(look) >= row.kept_size_bytes
+            except DiskError as error:
+                logger.warning("what is kept of lost records cannot be read: %s", error)
+                is_whole = False
+            if not is_whole and self._kept.get(loss_id) is row:
+                self._expired.add(loss_id)  # what is left would pass for all
+        self._wake()
 
     def _look_at(self, loss_id: LossId, image: MetadataImage) -> None:
         loss = image.losses.get(loss_id)
