@@ -4,11 +4,12 @@ Node 1 leads all partitions of a topic with two replicas, and writes alone at la
 each of them without its last record, and node 1 comes back. The time runs from the moment when clients are told of it
 until no entry is open: it compares its logs with those of node 2, keeps and notes what it cuts off, and tells.
 
-python bench/bench_losses.py [--quick]
+python bench/bench_losses.py [--quick] [--partitions N]
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -18,11 +19,15 @@ from harness import figure, say
 from tidelog import Admin, NewTopic, Producer
 from tidelog.testing import Cluster
 
-QUICK = "--quick" in sys.argv[1:]
-PARTITIONS = 500 if QUICK else 5_000
-TOPICS = max(PARTITIONS // 1_000, 1)
+_parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+_parser.add_argument("--quick", action="store_true", help="500 partitions")
+_parser.add_argument("--partitions", type=int, default=5_000, help="so many, in topics of about a thousand")
+OPTIONS = _parser.parse_known_args()[0]
+WANTED: int = 500 if OPTIONS.quick else OPTIONS.partitions
+TOPICS = max(WANTED // 1_000, 1)
+PARTITIONS = WANTED // TOPICS * TOPICS
 CONFIGS = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
-SECONDS_MAX = 300.0
+SECONDS_MAX = max(300.0, 0.06 * PARTITIONS)
 
 
 def wait(is_so: Callable[[], bool], what: str) -> float:
