@@ -1,21 +1,26 @@
 """Stories of the account of losses over whole nodes: three candidates, one that stays away, a disk that lies, a loss
-during a loss, and a replica that ends between its note and its cut.
+during a loss, a replica that ends between its note and its cut, and an upgrade in the middle.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from support.nodes.cluster_stage import CLIENTS, PARTITION, Stage, tell
+from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerId
 from tidelog.base.losses import Loss, LossCause, ReplicaFate
 from tidelog.base.ports import Buffer
 from tidelog.controller import losses as controller_losses
+from tidelog.server.membership.loss_reports import LossReports
+from tidelog.server.replication.replication import Replication
 from tidelog.sim.node import LOGS
+from tidelog.sim.runs import cluster_recorder
 
 TOLD_POLLS_MAX = 600
 FATES = {
@@ -234,3 +239,125 @@ def test_what_was_noted_and_not_cut_off_is_cut_after_the_next_start_and_told_onc
         assert rows(losses(stage)[0]) == {4: "cut 2..3", 5: "led", 6: "cut 2..2"}
 
     play(story)
+
+
+class Older:
+    """Nodes that run a release without an account of losses, in one process with the others.
+
+    As controllers they open no entry, and do not know the request that tells of one; as brokers they neither note what
+    they cut off nor tell.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.numbers: set[int] = set()
+        self.stage: Stage | None = None
+        accounted, decide = controller_losses.accounted, controller_losses.decide_tell_losses
+        tail, wake = Replication._tail, LossReports._wake
+
+        def opens_none(metadata: Any, settings: Any, records: Sequence[object], *, now_ms: int) -> tuple[object, ...]:
+            return tuple(records) if self._is_active else accounted(metadata, settings, records, now_ms=now_ms)
+
+        def knows_no_such_request(*arguments: Any, now_ms: int) -> Any:
+            if self._is_active:
+                raise refusal(Code.UNSUPPORTED_VERSION, "there is no such request")
+            return decide(*arguments, now_ms=now_ms)
+
+        def notes_nothing(replication: Replication, *arguments: Any) -> Any:
+            return None if replication._broker_id in self.numbers else tail(replication, *arguments)
+
+        def tells_nothing(reports: LossReports) -> None:
+            if reports._broker_id not in self.numbers:
+                wake(reports)
+
+        monkeypatch.setattr(controller_losses, "accounted", opens_none)
+        monkeypatch.setattr(controller_losses, "decide_tell_losses", knows_no_such_request)
+        monkeypatch.setattr(Replication, "_tail", notes_nothing)
+        monkeypatch.setattr(LossReports, "_wake", tells_nothing)
+
+    @property
+    def _is_active(self) -> bool:
+        return self.stage is not None and self.stage.controller in self.numbers
+
+    async def upgrade(self, stage: Stage, *numbers: int) -> None:
+        """One by one, as an operator does."""
+        for number in numbers:
+            await stage.stop(number)
+            self.numbers.discard(number)
+            await stage.start(number)
+            await stage.until(lambda: stage.controller != 0)
+
+
+CONTROLLERS = 1, 2, 3
+
+
+@pytest.fixture
+def older(monkeypatch: pytest.MonkeyPatch) -> Older:
+    return Older(monkeypatch)
+
+
+def test_what_was_cut_off_under_a_controller_that_knows_no_account_is_told_once_that_is_upgraded(
+    older: Older, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody opened an entry. What 4 noted outlives its end before the upgrade."""
+    monkeypatch.setattr(cluster_recorder, "without_entry", lambda *_: [])  # that is the older release's doing
+
+    async def story(stage: Stage) -> None:
+        older.stage, older.numbers = stage, {*CONTROLLERS}
+        await three_in_steps(stage)
+        await lead_uncleanly(stage, 5)
+        await stage.start(4, 6)
+        await stage.until_settled()
+        stage.kill(4)
+        await stage.start(4)
+        await stage.until_settled()
+        assert losses(stage) == []
+        await older.upgrade(stage, *CONTROLLERS)
+        await stage.until(lambda: bool(losses(stage)) and len(losses(stage)[0].replicas) == 2)
+        await until_told(stage)
+        (loss,) = losses(stage)
+        assert loss.cause is LossCause.FOUND
+        assert rows(loss) == {4: "cut 2..3", 6: "cut 2..2"}
+
+    play(story)
+
+
+def test_an_entry_that_is_open_while_an_older_controller_is_active_is_told_of_after_the_upgrade(older: Older) -> None:
+    async def story(stage: Stage) -> None:
+        older.stage = stage
+        await three_in_steps(stage)
+        await lead_uncleanly(stage, 5)
+        await stage.until(lambda: losses(stage)[0].awaited == (4, 6))
+        older.numbers = {number for number in CONTROLLERS if number != stage.controller}
+        upgraded = stage.controller
+        stage.kill(upgraded)
+        await stage.until(lambda: stage.controller in older.numbers)
+        await stage.start(upgraded, 4, 6)
+        await stage.until_settled()
+        assert losses(stage)[0].awaited == (4, 6)
+        await older.upgrade(stage, *sorted(older.numbers))
+        await until_told(stage)
+        (loss,) = losses(stage)
+        assert rows(loss) == {4: "cut 2..3", 5: "led", 6: "cut 2..2"}
+
+    play(story)
+
+
+def test_of_what_a_replica_of_an_older_release_cut_off_nobody_knows(older: Older) -> None:
+    """The entry awaits it until it is upgraded. Then it has nothing to tell of: the docs say so."""
+
+    async def story(stage: Stage) -> None:
+        older.stage, older.numbers = stage, {4}
+        await three_in_steps(stage)
+        await lead_uncleanly(stage, 5)
+        await stage.start(4, 6)
+        await stage.until_settled()
+        await stage.until(lambda: losses(stage)[0].awaited == (4,))
+        await asyncio.sleep(30)
+        assert losses(stage)[0].awaited == (4,)
+        await older.upgrade(stage, 4)
+        await stage.until(lambda: not losses(stage)[0].awaited)
+        assert rows(losses(stage)[0]) == {4: "whole", 5: "led", 6: "cut 2..2"}
+        await until_told(stage)
+
+    with pytest.raises(AssertionError, match="broker 4 cut it off, and no entry says so"):
+        play(story)
