@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaos.account import check_account, read_account
 from chaos.churn import Churn
 from chaos.copies import Copies
 from chaos.dying_group import DyingGroup
@@ -177,6 +178,7 @@ class _Round:
                 self.row.members_killed += beside.sharing.killed
             self.row.copied = beside.copies.check()
         stage.until_in_sync()
+        check_account(read_account(cluster, plan.topic), history)
         churn.check()
         cluster.stop()
         check_replicas_agree(cluster, plan.topic, PARTITIONS, count=REPLICAS)
