@@ -62,6 +62,8 @@ def keep_lost_tail(disk: Disk, log: Log, tail: LostTail) -> ReplicaLoss:
     """
     if tail.replica.cut_from is None:
         return tail.replica  # nothing of it was compared
+    if tail.replica.end_offset is not None and tail.replica.end_offset > log.log_end_offset:
+        return _kept_before(disk, log, tail)
     for kept in (_copied, _uncopied):
         try:
             replica = kept(disk, log, tail)
@@ -72,6 +74,18 @@ def keep_lost_tail(disk: Disk, log: Log, tail: LostTail) -> ReplicaLoss:
         return replica
     logger.warning("%s: what is cut off is not noted, and is not known after a crash: %s", log.topic_partition, refused)
     return tail.replica
+
+
+def _kept_before(disk: Disk, log: Log, tail: LostTail) -> ReplicaLoss:
+    """Of a truncation that is tried again: the log was cut, and the disk refused what comes after that."""
+    loss_id, replica = tail.loss_id, tail.replica
+    try:
+        notes = read_notes(
+            disk, log.directory, topic_id=loss_id.topic_id, partition=loss_id.partition, broker_id=replica.broker_id
+        )
+    except DiskError:
+        return replica
+    return next((row for noted, row in notes if noted == loss_id and row.end_offset == replica.end_offset), replica)
 
 
 def _uncopied(disk: Disk, log: Log, tail: LostTail) -> ReplicaLoss:

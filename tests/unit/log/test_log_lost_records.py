@@ -90,6 +90,17 @@ def test_what_is_damaged_is_said() -> None:
         read_kept(disk, DIRECTORY, EPOCH, 5, 1_000)
 
 
+def test_what_was_kept_outlasts_a_second_try_to_cut_the_log() -> None:
+    """The log was cut, and the disk had no room for the checkpoint that comes after it."""
+    disk = MemoryDisk()
+    log = filled(disk)
+    first = keep(disk, log, 7, 10)
+    log.truncate_to(Offset(7))
+    assert keep(disk, log, 7, 10) == first
+    assert first.kept_size_bytes == 3 * SIZE
+    assert read_all(disk, 1_000_000) == (list("789"), 1)
+
+
 COPY = "other/flights-0"
 
 
