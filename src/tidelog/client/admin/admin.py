@@ -229,7 +229,8 @@ class Admin(TransactionAdmin):
         return self._thread.run(self._async.describe_losses(topics, open_only=open_only))
 
     def describe_loss_readers(self, losses: Iterable[Loss]) -> dict[LossId, LossReaders]:
-        """Who read what was lost: groups by what they committed, and readers that the brokers have told.
+        """Who read what was lost: groups by what they committed, and readers that the brokers have told. Producers too
+        that learnt it as the brokers refused their next batch.
 
         Every group of the cluster is asked what it committed. What brokers told is known since they started.
 
