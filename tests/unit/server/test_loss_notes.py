@@ -51,3 +51,14 @@ def test_what_is_kept_and_not_told_takes_room() -> None:
     assert notes.room_size_bytes() == 5
     notes.on_told(LOSS)
     assert (notes.room_size_bytes(), notes.untold) == (25, {})
+
+
+def test_a_log_that_began_anew_before_the_election_is_not_whole_until_it_was_in_sync() -> None:
+    replica, later = (LOSS.topic_id, LOSS.partition), LOSS._replace(leader_epoch=LeaderEpoch(11))
+    notes = LossNotes()
+    notes.on_begun_anew(replica)
+    notes.await_told(LOSS)
+    assert notes.begun_anew == {LOSS}
+    notes.on_in_sync(replica)
+    notes.await_told(later)
+    assert notes.begun_anew == {LOSS}

@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 
 from tidelog.base.errors import Code, DiskError, TidelogError
-from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.base.losses import LossId, ReplicaFate, ReplicaLoss
 from tidelog.base.ports import Clock, Disk, Executor, Rng
 from tidelog.log.lost_records import kept_files, kept_size_bytes, read_notes, remove_notes, remove_uncut, what_is_gone
@@ -115,8 +115,20 @@ class LossReports(BrokerListener):
                 self._unread = {each.log.directory: each for each in self._broker.partitions}
         for loss_id in delta.changed_losses:
             self._look_at(loss_id, image)
+        if self._notes.unsynced:
+            self._look_who_is_in_sync(delta, image)  # after what was opened along with that
         if delta.changed_losses or delta.changed_partitions or self._unlooked:
             self._wake()
+
+    def _look_who_is_in_sync(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        for topic_id, indexes in delta.changed_partitions.items():
+            topic = image.topics_by_id.get(topic_id)
+            for index in indexes:
+                if topic is None or self._broker_id in topic.partitions[index].isr:
+                    self._notes.on_in_sync((topic_id, index))
+        for topic_id, deleted in delta.deleted_topics.items():
+            for number in range(len(deleted.partitions)):
+                self._notes.on_in_sync((topic_id, PartitionIndex(number)))
 
     def on_moved(self, partition: Partition) -> None:
         """See `BrokerListener`. What is kept moved with the log, unless a disk refused some of it."""

@@ -17,7 +17,9 @@ class LossNotes:
     Attributes:
         awaited: entries that wait for a replica here, by replica; those of one replica the oldest first.
         untold: what was cut off here and is not in the account yet.
-        begun_anew: entries that waited for a replica here when its log began anew.
+        begun_anew: entries that waited for a replica here when its log began anew, or do since, though it was not in
+            sync meanwhile: nobody knows what it had held.
+        unsynced: replicas here whose log began anew, and that have not been in sync since.
         kept_size_bytes_max: so much of what is cut off may be kept at this broker.
     """
 
@@ -26,6 +28,7 @@ class LossNotes:
         self.untold: dict[LossId, ReplicaLoss] = {}
         self._untold_size_bytes = 0
         self.begun_anew: set[LossId] = set()
+        self.unsynced: set[ReplicaKey] = set()
         self.kept_size_bytes_max = 0
 
     def await_told(self, loss_id: LossId) -> None:
@@ -34,6 +37,8 @@ class LossNotes:
         if loss_id.leader_epoch not in epochs:
             epochs.append(loss_id.leader_epoch)
             epochs.sort()
+            if (loss_id.topic_id, loss_id.partition) in self.unsynced:
+                self.begun_anew.add(loss_id)
 
     def await_no_more(self, loss_id: LossId) -> None:
         """An entry has what a replica here had to tell, or is gone."""
@@ -82,3 +87,8 @@ class LossNotes:
     def on_begun_anew(self, replica: ReplicaKey) -> None:
         """The log of a replica is gone, and begins anew: what it held, it cannot tell any more."""
         self.begun_anew.update(LossId(*replica, leader_epoch) for leader_epoch in self.awaited.get(replica, ()))
+        self.unsynced.add(replica)
+
+    def on_in_sync(self, replica: ReplicaKey) -> None:
+        """It holds all that is committed, or is not here any more."""
+        self.unsynced.discard(replica)
