@@ -473,7 +473,7 @@ class FollowerDriver(PartitionRole):
 
 
 def _may_go_well_later(partition: Partition, error: CorruptLogError | DiskError) -> bool:
-    """Whether what the disk refused is to be tried again: nothing of it was done."""
+    """Whether what the disk refused is to be tried again: the log is as it was, or cut where it was to be."""
     return isinstance(error, DiskError) and is_passing(error) and partition.log.segments.failure is None
 
 
