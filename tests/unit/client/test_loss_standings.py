@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
-from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId
 from tidelog.base.losses import Loss, LossCause, ReplicaFate, ReplicaLoss
 from tidelog.client.core.loss_standings import Standing, divergence_of, standing_of
 from tidelog.client.core.values import CommittedOffset
@@ -44,3 +45,13 @@ def test_the_lowest_offset_that_was_cut_is_the_divergence() -> None:
     lower = ReplicaLoss(BrokerId(3), ReplicaFate.CUT, Offset(28), Offset(25))
     assert divergence_of(loss(LED, CUT, lower)) == 25
     assert divergence_of(loss(AWAITED)) is None
+
+
+def test_a_producer_that_is_not_named_may_be_one_of_those_that_are_not() -> None:
+    named = ReplicaLoss(
+        BrokerId(1), ReplicaFate.CUT, Offset(40), Offset(30), producer_ids=(ProducerId(4),), producer_count=1
+    )
+    assert [loss(LED, named).may_name(producer_id) for producer_id in (4, 5)] == [True, False]
+    assert loss(LED, replace(named, producer_count=2)).may_name(5)
+    assert loss(LED, named, AWAITED).may_name(5)
+    assert not loss(LED).may_name(4)
