@@ -8,6 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from support.fixtures.logs import DIRECTORY, append, open_log
 from support.fixtures.waiting import until
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
@@ -88,7 +90,7 @@ class Reporting:
         registered: Any = SimpleNamespace(broker_epoch=BrokerEpoch(registered_at))
         brokers: dict[BrokerId, BrokerImage] = {US: registered}
         changed = {loss.id: loss for loss in losses}
-        delta: Any = SimpleNamespace(changed_losses=set(changed), changed_partitions={})
+        delta: Any = SimpleNamespace(changed_losses=set(changed), changed_partitions={}, deleted_topics={})
         told: MetadataDelta = delta
         self.image = replace(self.image, brokers=brokers, losses={**self.image.losses, **changed})
         self.newest.losses = self.image.losses
@@ -161,3 +163,29 @@ def test_what_did_not_move_with_its_log_is_told_as_kept_no_more() -> None:
         await reporting.tasks.end()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(("isr", "fate"), [((), ReplicaFate.EMPTY), ((US,), ReplicaFate.WHOLE)])
+def test_a_replica_that_was_empty_when_its_process_began_is_so_in_an_entry_that_is_opened_later(
+    isr: tuple[BrokerId, ...], fate: ReplicaFate
+) -> None:
+    """All replicas had lost their logs, and this one was started twice before somebody was elected. One in sync held
+    all that there was.
+    """
+
+    async def story() -> None:
+        reporting = Reporting()
+        partition: Any = reporting.partition
+        partition.opened_end_offset = 0
+        reporting.image = replace(reporting.image, topics_by_id=topic_with(isr))
+        reporting.learn(30)
+        reporting.learn(30, replace(entry(0), leader=BrokerId(2)))
+        await until(lambda: bool(reporting.told))
+        assert [ReplicaFate(one.replica.fate) for one in reporting.told[0].losses] == [fate]
+        await reporting.tasks.end()
+
+    asyncio.run(story())
+
+
+def topic_with(isr: tuple[BrokerId, ...]) -> Any:
+    return {TOPIC: SimpleNamespace(partitions=[SimpleNamespace(isr=isr)])}

@@ -113,12 +113,20 @@ class LossReports(BrokerListener):
                 self._has_begun = True
                 self._opened_before.update(self._unlooked)
                 self._unread = {each.log.directory: each for each in self._broker.partitions}
+                self._look_who_is_empty(image)
         for loss_id in delta.changed_losses:
             self._look_at(loss_id, image)
         if self._notes.unsynced:
             self._look_who_is_in_sync(delta, image)  # after what was opened along with that
         if delta.changed_losses or delta.changed_partitions or self._unlooked:
             self._wake()
+
+    def _look_who_is_empty(self, image: MetadataImage) -> None:
+        """A log may have begun anew before this process did."""
+        for each in self._broker.partitions:
+            topic, index = image.topics_by_id.get(each.topic_id), each.topic_partition.partition
+            if each.opened_end_offset == 0 and topic is not None and self._broker_id not in topic.partitions[index].isr:
+                self._notes.on_begun_anew((each.topic_id, index))
 
     def _look_who_is_in_sync(self, delta: MetadataDelta, image: MetadataImage) -> None:
         for topic_id, indexes in delta.changed_partitions.items():
