@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Unpack
 
-from tidelog.base.errors import ClientClosedError, ConfigError, TidelogError, TimedOutError
+from tidelog.base.errors import ClientClosedError, Code, ConfigError, KafkaError, TidelogError, TimedOutError
 from tidelog.base.ids import Position, TopicPartition
 from tidelog.client.async_transaction import AsyncResumedTransaction, AsyncTransaction
 from tidelog.client.cluster import Cluster, World, real_world
@@ -181,6 +181,23 @@ class AsyncProducer(Generic[K, V]):
         except BaseException as error:
             self._sender_task.on_send_raised(error)
             raise
+
+    async def partitions_for(self, topic: str, *, at_least: int = 0) -> int:
+        """How many partitions a topic has. Raises as `send` does for a topic that cannot be had.
+
+        Args:
+            topic: which; asked for from the cluster the first time.
+            at_least: if fewer are known, the cluster is asked once more, as some may have been added since.
+        """
+        route = await self._route(topic)
+        if route.partition_count < at_least:
+            try:
+                await self._sender_task.until_ready(topic, at_least - 1)
+            except KafkaError as error:
+                if error.code != Code.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+            route = await self._route(topic)
+        return route.partition_count
 
     async def _route(self, topic: str) -> Route:
         while (route := self._appender.route(topic)) is None:

@@ -168,6 +168,15 @@ class Producer(Generic[K, V]):
         """Take all rows of an Arrow table. See `tidelog.client.arrow.columns_from_arrow` for its columns."""
         return self._thread.run(self._async.send_arrow(topic, data, partition=partition))
 
+    def partitions_for(self, topic: str, *, at_least: int = 0) -> int:
+        """How many partitions a topic has. Raises as `send` does for a topic that cannot be had.
+
+        Args:
+            topic: which; asked for from the cluster the first time.
+            at_least: if fewer are known, the cluster is asked once more, as some may have been added since.
+        """
+        return self._thread.run(self._async.partitions_for(topic, at_least=at_least))
+
     # Transactions.
     def init_transactions(self) -> None:
         """Take the `transactional_id` over: what an earlier producer left open is aborted, and that one is fenced.

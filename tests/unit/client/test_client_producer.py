@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from support.fixtures.loop_runner import on_a_loop_of_its_own
-from support.fixtures.model_cluster import ModelCluster
+from support.fixtures.model_cluster import ModelCluster, ModelPartition
 from support.fixtures.scripted_broker import HANG_UP
 from tidelog import (
     ClientClosedError,
@@ -485,6 +485,16 @@ def test_what_is_not_bytes_is_refused_by_name() -> None:
         assert values(cluster) == [b"a"]
 
     run(work)
+
+
+def test_partitions_are_counted_again_if_fewer_are_known_than_wanted() -> None:
+    with on_a_loop_of_its_own(ModelCluster()) as cluster, Producer(cluster.address, **FAST) as producer:
+        cluster.create("t", 2)
+        assert producer.partitions_for("t") == 2
+        cluster.topics["t"].partitions.append(ModelPartition())
+        assert producer.partitions_for("t", at_least=2) == 2
+        assert producer.partitions_for("t", at_least=3) == 3
+        assert producer.partitions_for("t", at_least=9) == 3
 
 
 def test_arrow_goes_in_by_key_or_by_partition() -> None:
