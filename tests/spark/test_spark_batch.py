@@ -34,13 +34,13 @@ def test_what_is_written_is_read(spark: SparkSession, new_topic: NewTestTopic) -
         (b"", None, 0, None, None),
     ]
     frame = spark.createDataFrame(written, WRITABLE).coalesce(1)
-    frame.write.format("tidelog").options(**topic.sink_options).mode("append").save()
-    found = read(spark, topic, includeHeaders="true").collect()
+    frame.write.format("tidelog").options(**topic.sink_options, useTimestamp="true").mode("append").save()
+    found = read(spark, topic, includeHeaders="true", includeLeaderEpoch="true").collect()
     rows = [tuple(row) for row in sorted(found, key=lambda row: (row.partition, row.offset))]
     assert [row[:5] + row[6:] for row in rows] == [
-        (bytearray(b""), None, topic.name, 0, 0, 0, None),
-        (bytearray(b"k"), bytearray(b"v"), topic.name, 1, 0, 0, [("h", bytearray(b"x")), ("h", None)]),
-        (None, bytearray(b""), topic.name, 1, 1, 0, None),
+        (bytearray(b""), None, topic.name, 0, 0, 0, None, 0),
+        (bytearray(b"k"), bytearray(b"v"), topic.name, 1, 0, 0, [("h", bytearray(b"x")), ("h", None)], 0),
+        (None, bytearray(b""), topic.name, 1, 1, 0, None, 0),
     ]
     # A row without a time has that of its writing.
     assert rows[0][5] > NOON
@@ -65,7 +65,8 @@ def test_rows_say_where_they_go(spark: SparkSession, new_topic: NewTestTopic) ->
 def test_a_topic_is_copied_by_writing_what_was_read(spark: SparkSession, new_topic: NewTestTopic) -> None:
     source, target = new_topic(), new_topic()
     source.send("a", "b")
-    read(spark, source).write.format("tidelog").options(**target.sink_options).mode("append").save()
+    rows = read(spark, source).selectExpr("*", "'x' as carrier")
+    rows.write.format("tidelog").options(**target.sink_options, useTimestamp="true").mode("append").save()
     columns = ("value", "partition", "offset", "timestamp")
     assert read(spark, target).select(*columns).collect() == read(spark, source).select(*columns).collect()
 
@@ -75,7 +76,7 @@ def test_a_schema_of_ones_own_is_a_projection(spark: SparkSession, topic: Topic)
     frame = read(spark, topic, "offset bigint, value binary")
     assert frame.columns == ["offset", "value"]
     assert [tuple(row) for row in frame.collect()] == [(0, bytearray(b"a")), (1, bytearray(b"b"))]
-    assert [tuple(row) for row in read(spark, topic, "partition int").collect()] == [(0,), (0,)]
+    assert [tuple(row) for row in read(spark, topic, "partition int, leaderEpoch int").collect()] == [(0, 0), (0, 0)]
 
 
 def test_ranges(spark: SparkSession, new_topic: NewTestTopic) -> None:
@@ -98,7 +99,7 @@ def test_ranges(spark: SparkSession, new_topic: NewTestTopic) -> None:
 
 def test_timestamps_are_places_to_start(spark: SparkSession, topic: Topic) -> None:
     frame = spark.range(10).selectExpr("cast(id as string) as value", "timestamp_millis(id * 1000) as timestamp")
-    frame.coalesce(1).write.format("tidelog").options(**topic.sink_options).mode("append").save()
+    frame.coalesce(1).write.format("tidelog").options(**topic.sink_options, useTimestamp="true").mode("append").save()
     found = read(spark, topic, startingTimestamp="3000", endingTimestamp="6500")
     assert values(found) == ["3", "4", "5", "6"]
     with pytest.raises(Exception, match="holds no record at or after timestamp 99999"):
@@ -130,3 +131,38 @@ def test_it_can_be_used_from_sql(spark: SparkSession, topic: Topic) -> None:
     )
     assert spark.sql("SELECT count(*) AS n FROM flights").collect()[0].n == 2
     spark.catalog.dropTempView("flights")
+
+
+def test_filters_leave_out_what_need_not_be_read(spark: SparkSession, new_topic: NewTestTopic) -> None:
+    topic = new_topic(partitions=2)
+    frame = spark.range(20).selectExpr(
+        "cast(id as string) as value", "int(id % 2) as partition", "timestamp_millis(id * 1000) as timestamp"
+    )
+    frame.coalesce(1).write.format("tidelog").options(**topic.sink_options, useTimestamp="true").mode("append").save()
+    tasks = []
+    for enabled in ("false", "true"):
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", enabled)
+        found = read(spark, topic, minPartitions="20").where(
+            "partition in (1, 7) and offset >= 2 and offset < 6 and timestamp >= timestamp_millis(6000) and key is null"
+        )
+        assert values(found) == ["7", "9", "11"]
+        tasks.append(found.rdd.getNumPartitions())
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    assert tasks == [20, 3]
+
+
+def test_bad_rows_go_where_they_are_told(spark: SparkSession, new_topic: NewTestTopic) -> None:
+    topic, dead = new_topic(partitions=2), new_topic()
+    bad = f"case id when 1 then null when 2 then 'a b' else '{topic.name}' end as topic"
+    rows = spark.range(5).selectExpr("cast(id as string) as value", bad, "if(id = 3, 7, 0) as partition")
+    options = {"kafka.bootstrap.servers": topic.node.bootstrap, "onBadRow": f"topic:{dead.name}"}
+    rows.write.format("tidelog").options(**options).mode("append").save()
+    assert values(read(spark, topic)) == ["0", "4"]
+    letters = read(spark, dead, includeHeaders="true").collect()
+    told = {row.value.decode(): {pair.key: bytes(pair.value).decode() for pair in row.headers} for row in letters}
+    assert {value: headers["tidelog.bad-row.reason"] for value, headers in told.items()} == {
+        "1": "it has no topic",
+        "2": "its topic's name is illegal",
+        "3": "its topic has no such partition",
+    }
+    assert told["3"]["tidelog.bad-row.topic"] == topic.name

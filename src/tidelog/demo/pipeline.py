@@ -46,6 +46,7 @@ def write_flights(spark: SparkSession, csv_path: Path, bootstrap: str) -> None:
         .write.format("tidelog")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("topic", TOPIC)
+        .option("useTimestamp", "true")
         .mode("append")
         .save()
     )

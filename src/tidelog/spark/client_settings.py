@@ -1,15 +1,18 @@
 """Kafka's client settings, as `kafka.*` options spell them, for our clients.
 
-What our clients have no counterpart for is refused rather than dropped: whoever set it counts on it.
+Each key of Kafka's consumers and producers is in one of these tables. A key that our clients have no counterpart for
+is accepted if nothing depends on it, accepted with a warning if only speed or resources do, and refused if results or
+security do. Whoever sets a key of the last kind counts on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidelog.base.errors import ConfigError
+from tidelog.spark.security_settings import SECURITY_KEYS, idle_keys, security_settings
 
 
 def _boolean(text: str) -> bool:
@@ -25,7 +28,7 @@ def _acks(text: str) -> int | str:
 
 
 _Parse = Callable[[str], object]
-_SHARED: dict[str, _Parse] = {
+SHARED: dict[str, _Parse] = {
     "bootstrap.servers": str,
     "client.id": str,
     "default.api.timeout.ms": int,
@@ -37,15 +40,17 @@ _SHARED: dict[str, _Parse] = {
     "retry.backoff.ms": int,
     "socket.connection.setup.timeout.ms": int,
 }
-_CONSUMER: dict[str, _Parse] = {
+CONSUMER: dict[str, _Parse] = {
+    "allow.auto.create.topics": _boolean,
     "check.crcs": _boolean,
+    "client.rack": str,
     "fetch.max.bytes": int,
     "fetch.max.wait.ms": int,
     "fetch.min.bytes": int,
     "isolation.level": str,
     "max.partition.fetch.bytes": int,
 }
-_PRODUCER: dict[str, _Parse] = {
+PRODUCER: dict[str, _Parse] = {
     "acks": _acks,
     "batch.size": int,
     "buffer.memory": int,
@@ -58,19 +63,100 @@ _PRODUCER: dict[str, _Parse] = {
     "max.request.size": int,
     "transaction.timeout.ms": int,
 }
-_REFUSED = {
-    "auto.offset.reset": "where to start is said by startingOffsets, and what to do about losses by onTruncation",
-    "enable.auto.commit": "Spark's checkpoint holds the offsets; nothing is committed to the brokers",
-    "interceptor.classes": "Java classes cannot be loaded here",
-    "transactional.id": "delivery=exactly-once makes those of its tasks, from sinkId",
-    "key.deserializer": "keys are binary; cast the column",
-    "key.serializer": "keys are strings or binary; cast the column",
-    "value.deserializer": "values are binary; cast the column",
-    "value.serializer": "values are strings or binary; cast the column",
+
+NO_GROUP = "there is no consumer group"
+WITHOUT_EFFECT = {
+    "auto.commit.interval.ms": "nothing is committed to the brokers",
+    "auto.include.jmx.reporter": "there is no JMX",
+    "enable.metrics.push": "the clients push no metrics",
+    "exclude.internal.topics": "a pattern never selects internal topics, as in Spark's connector",
+    "group.instance.id": NO_GROUP,
+    "group.protocol": NO_GROUP,
+    "group.remote.assignor": NO_GROUP,
+    "heartbeat.interval.ms": NO_GROUP,
+    "max.poll.interval.ms": NO_GROUP,
+    "max.poll.records": "records come in batches, as Spark asks for them",
+    "metadata.max.idle.ms": "a writer forgets topics when it ends",
+    "metrics.num.samples": "the clients have metrics of their own",
+    "metrics.recording.level": "the clients have metrics of their own",
+    "metrics.sample.window.ms": "the clients have metrics of their own",
+    "partition.assignment.strategy": NO_GROUP,
+    "retries": "retries end with delivery.timeout.ms, as Kafka's do by default",
+    "session.timeout.ms": NO_GROUP,
+    "share.acknowledgement.mode": "there is no share group",
+    "share.acquire.mode": "there is no share group",
 }
+"""Neither results nor speed depend on them here."""
+WITHOUT_COUNTERPART = {
+    "client.dns.lookup": "all addresses of a host name are tried",
+    "compression.gzip.level": "the codec's default level is used",
+    "compression.lz4.level": "the codec's default level is used",
+    "compression.zstd.level": "the codec's default level is used",
+    "connections.max.idle.ms": "connections stay open until the broker closes them",
+    "metadata.recovery.rebootstrap.trigger.ms": "the bootstrap servers are asked when no other broker answers",
+    "metadata.recovery.strategy": "the bootstrap servers are asked when no other broker answers",
+    "metric.reporters": "Java classes cannot be loaded here",
+    "partitioner.adaptive.partitioning.enable": "rows without a key go to one partition after another",
+    "partitioner.availability.timeout.ms": "rows without a key go to partitions that have a leader",
+    "receive.buffer.bytes": "the operating system chooses the size",
+    "send.buffer.bytes": "the operating system chooses the size",
+    "socket.connection.setup.timeout.max.ms": "socket.connection.setup.timeout.ms does not grow",
+}
+"""Speed or resources may depend on them: the log says once that they are not in force."""
+_AS_IT_IS = {
+    "client.dns.lookup": "use_all_dns_ips",
+    "metadata.recovery.strategy": "rebootstrap",
+    "metric.reporters": "",
+    "partitioner.adaptive.partitioning.enable": "true",
+}
+"""The values among these that describe what is so anyway. The log says nothing of them."""
+_BYTES = "org.apache.kafka.common.serialization.ByteArray"
+ONLY_VALUES: dict[str, tuple[tuple[str, ...], str]] = {
+    "enable.auto.commit": (("false",), "Spark's checkpoint holds the offsets; nothing is committed to the brokers"),
+    "interceptor.classes": (("",), "interceptors can modify records, and Java classes cannot be loaded here"),
+    "key.deserializer": ((f"{_BYTES}Deserializer",), "keys are binary; cast the column"),
+    "key.serializer": ((f"{_BYTES}Serializer",), "keys are strings or binary; cast the column"),
+    "transaction.two.phase.commit.enable": (("false",), "the brokers' side of it is not stable yet"),
+    "value.deserializer": ((f"{_BYTES}Deserializer",), "values are binary; cast the column"),
+    "value.serializer": ((f"{_BYTES}Serializer",), "values are strings or binary; cast the column"),
+}
+"""Keys with the values that change nothing. Results depend on any other value, which is refused."""
+REFUSED = {
+    "auto.offset.reset": "startingOffsets says where to start, and onTruncation what to do about losses",
+    "config.providers": "values are taken as they are: look them up before, in Python",
+    "transactional.id": "delivery=exactly-once makes those of its tasks, from sinkId",
+}
+_PARTITIONERS: dict[str, str | None] = {
+    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": None,
+    "org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin",
+    "org.apache.kafka.clients.producer.UniformStickyPartitioner": "sticky",
+}
+PARTITIONING = ("partitioner.class", "partitioner.ignore.keys")
 
 
-def client_settings(given: Mapping[str, str], *, consumer: bool) -> dict[str, object]:
+class ClientSettings(NamedTuple):
+    """What the `kafka.*` options come to.
+
+    Attributes:
+        arguments: of our clients. Its `repr` shows no secret.
+        without_effect: the keys that change nothing, with the reason.
+        warnings: those among them that somebody may miss.
+    """
+
+    arguments: Arguments
+    without_effect: Mapping[str, str]
+    warnings: Sequence[str]
+
+
+class Arguments(dict[str, object]):
+    """Keyword arguments of a client. May hold secrets, and shows none."""
+
+    def __repr__(self) -> str:
+        shown = {name: "…" if name.startswith(("sasl_", "ssl_")) else value for name, value in self.items()}
+        return f"Arguments({shown})"
+
+
+def client_settings(given: Mapping[str, str], *, consumer: bool) -> ClientSettings:
     """Keyword arguments for our clients.
 
     Args:
@@ -78,29 +164,95 @@ def client_settings(given: Mapping[str, str], *, consumer: bool) -> dict[str, ob
         consumer: for a reader; else for a writer.
 
     Raises:
-        ConfigError: names a key that has no counterpart, with the closest that has, or a value that cannot be.
+        ConfigError: names a key that is not Kafka's, with the closest that is; or one on which results or security
+            depend and that has no counterpart; or a value that is not allowed.
     """
-    table = {**_SHARED, **(_CONSUMER if consumer else _PRODUCER)}
-    settings: dict[str, object] = {}
+    table = {**SHARED, **(CONSUMER if consumer else PRODUCER)}
+    others = {**(PRODUCER if consumer else CONSUMER), **({} if not consumer else dict.fromkeys(PARTITIONING, str))}
+    security = {key: text for key, text in given.items() if key in SECURITY_KEYS}
+    arguments = Arguments(security_settings(security))
+    without_effect = idle_keys(security)
+    warnings = []
     for key, text in given.items():
-        if key == "group.id" and consumer:
-            # There is no consumer group. Brokers and their logs know the reader by its client id.
-            settings.setdefault("client_id", text)
+        if key in SECURITY_KEYS:
             continue
-        if key in _REFUSED:
-            raise ConfigError(f"option kafka.{key} is not supported: {_REFUSED[key]}")
-        if key not in table:
-            close = get_close_matches(key, table, n=1, cutoff=0.5)
-            hint = f"did you mean kafka.{close[0]}?" if close else f"there are {', '.join(sorted(table))}"
-            raise ConfigError(f"option kafka.{key} has no counterpart in this client; {hint}")
-        try:
-            settings[key.replace(".", "_")] = table[key](text)
-        except ValueError as error:
-            raise ConfigError(f"option kafka.{key}={text}: {error}") from None
-    return settings
+        if key == "group.id":
+            if consumer:  # Brokers and their logs know the reader by its client id.
+                arguments.setdefault("client_id", text)
+            else:
+                without_effect[key] = "it is for readers"
+        elif key in table:
+            arguments[key.replace(".", "_")] = _parsed(key, text, table[key])
+        elif key in others:
+            without_effect[key] = f"it is for {'writers' if consumer else 'readers'}"
+        elif key in PARTITIONING:
+            _add_partitioner(arguments, key, text)
+        elif key in WITHOUT_EFFECT:
+            without_effect[key] = WITHOUT_EFFECT[key]
+        elif key in WITHOUT_COUNTERPART:
+            without_effect[key] = WITHOUT_COUNTERPART[key]
+            if text.lower() != _AS_IT_IS.get(key):
+                warnings.append(f"option kafka.{key}={text} is not in force: {WITHOUT_COUNTERPART[key]}")
+        elif key in ONLY_VALUES:
+            allowed, why = ONLY_VALUES[key]
+            if text.rsplit(".", maxsplit=1)[-1] not in {value.rsplit(".", maxsplit=1)[-1] for value in allowed}:
+                raise ConfigError(f"option kafka.{key} is not supported: {why}")
+            without_effect[key] = why
+        elif key in REFUSED:
+            raise ConfigError(f"option kafka.{key} is not supported: {REFUSED[key]}")
+        else:
+            raise ConfigError(_unknown(key, table))
+    return ClientSettings(arguments, without_effect, warnings)
+
+
+def _parsed(key: str, text: str, parse: _Parse) -> object:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ConfigError(f"option kafka.{key}={text}: {error}") from None
+
+
+def _add_partitioner(arguments: Arguments, key: str, text: str) -> None:
+    if key == "partitioner.ignore.keys":
+        if _parsed(key, text, _boolean):
+            arguments.setdefault("partitioner", "sticky")
+        return
+    if text not in _PARTITIONERS:
+        raise ConfigError(
+            f"option kafka.{key} is not supported: Java classes cannot be loaded here; compute a column partition"
+        )
+    if (name := _PARTITIONERS[text]) is not None:
+        arguments["partitioner"] = name
+
+
+def every_key() -> set[str]:
+    """All keys of these tables."""
+    tables = (SHARED, CONSUMER, PRODUCER, WITHOUT_EFFECT, WITHOUT_COUNTERPART, ONLY_VALUES, REFUSED)
+    return {"group.id", *PARTITIONING, *(key for table in tables for key in table)}
+
+
+def _unknown(key: str, table: Mapping[str, object]) -> str:
+    close = get_close_matches(key, sorted(every_key() | SECURITY_KEYS), n=1, cutoff=0.5)
+    hint = f"did you mean kafka.{close[0]}?" if close else f"there are {', '.join(sorted(table))}"
+    return f"option kafka.{key} is not one of Kafka's clients; {hint}"
+
+
+def client_arguments(settings: Mapping[str, object]) -> dict[str, Any]:
+    """What our clients take: plain data, but for the function that gets tokens (`security_settings`)."""
+    arguments: dict[str, Any] = dict(settings)
+    asked = arguments.pop("sasl_oauth", None)
+    if asked is not None:
+        from tidelog.spark.oauth import token_source
+
+        arguments["sasl_oauth_token_callback"] = token_source(asked)
+    return arguments
 
 
 def admin_settings(settings: Mapping[str, object]) -> dict[str, Any]:
-    """Those of a consumer's or a producer's settings that every client has."""
-    names = {key.replace(".", "_") for key in _SHARED}
-    return {name: value for name, value in settings.items() if name in names}
+    """What an admin client takes of a consumer's or a producer's settings: those that every client has."""
+    names = {key.replace(".", "_") for key in SHARED}
+    return {
+        name: value
+        for name, value in client_arguments(settings).items()
+        if name in names or name.startswith(("security_", "ssl_", "sasl_"))
+    }

@@ -9,9 +9,10 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tidelog.base.errors import TidelogError
+from tidelog.spark.client_settings import client_arguments
 
 if TYPE_CHECKING:
     from tidelog import Consumer, Producer
@@ -50,7 +51,7 @@ def borrowed_consumer(settings: Mapping[str, object]) -> Iterator[Consumer]:
 
     consumer = _consumers.take(settings)
     if consumer is None:
-        options: dict[str, Any] = {"max_partition_fetch_bytes": MAX_PARTITION_FETCH_BYTES, **settings}
+        options = {"max_partition_fetch_bytes": MAX_PARTITION_FETCH_BYTES, **client_arguments(settings)}
         # A lost position is for the planner to decide about.
         consumer = Consumer(**options, auto_offset_reset="none")
     try:
@@ -69,8 +70,7 @@ def borrowed_producer(settings: Mapping[str, object]) -> Iterator[Producer]:
 
     producer = _producers.take(settings)
     if producer is None:
-        options: dict[str, Any] = dict(settings)
-        producer = Producer(**options)
+        producer = Producer(**client_arguments(settings))
     try:
         yield producer
     except BaseException:

@@ -11,8 +11,8 @@ from tidelog import Admin, ConfigResource, Consumer
 from tidelog.base.errors import Code, KafkaError, NetworkError, TidelogError, TimedOutError, UnknownTopicError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.client.core.positions import EpochEnd, Questions
-from tidelog.spark.client_settings import admin_settings
-from tidelog.spark.options import SourceOptions
+from tidelog.spark.client_settings import admin_settings, client_arguments
+from tidelog.spark.options import PLAN_PATIENCE_MS, SourceOptions
 from tidelog.spark.plan import ClusterFacts
 from tidelog.spark.truncation import PartitionFacts
 
@@ -93,7 +93,7 @@ class RealCluster:
         """Do `work`, again and again while errors are passing ones.
 
         Raises:
-            TimedOutError: they did not pass in the time, or the number of tries, that the options give.
+            TimedOutError: they did not pass in two minutes, or in the number of tries that the options give.
         """
         retries = self._options.retries
         began = time.monotonic()
@@ -106,13 +106,13 @@ class RealCluster:
                     raise
                 failures += 1
                 waited_ms = (time.monotonic() - began) * 1000
-                if waited_ms > retries.patience_ms if retries.count is None else failures > retries.count:
+                if waited_ms > PLAN_PATIENCE_MS if retries.tries is None else failures >= retries.tries:
                     raise TimedOutError(
                         f"{what}: given up after {failures} tries in {waited_ms:.0f} ms: {error}. Are the brokers "
-                        "up? kafkaConsumer.pollTimeoutMs and fetchOffset.numRetries say how long to try"
+                        "up? fetchOffset.numRetries says how often to try"
                     ) from error
                 logger.info("%s: trying again, since %s", what, error)
-                pause_ms = retries.pause_ms * (failures if retries.count is None else 1)
+                pause_ms = retries.pause_ms * (failures if retries.tries is None else 1)
                 self.pause(min(pause_ms, PAUSE_MS_MAX))
 
     def now_ms(self) -> int:
@@ -158,6 +158,7 @@ class RealCluster:
         if self._clients is None:
             options: dict[str, Any] = {"default_api_timeout_ms": CALL_MS_MAX, **self._options.client}
             shared = admin_settings(options)
+            options = client_arguments(options)
             # What is fetched only says that there is something: the tasks fetch it for themselves.
             options |= {"auto_offset_reset": "none", "max_partition_fetch_bytes": 1, "fetch_max_bytes": 1}
             self._clients = Consumer(**options), Admin(**shared)

@@ -24,7 +24,7 @@ from tidelog.base.errors import (
     TopicAlreadyExistsError,
     UnknownTopicError,
 )
-from tidelog.spark.client_settings import admin_settings
+from tidelog.spark.client_settings import admin_settings, client_arguments
 from tidelog.spark.sink_decisions import Committable, SinkState, run_of, transactional_id
 
 logger = logging.getLogger("tidelog.spark")
@@ -56,7 +56,7 @@ class DecisionLog:
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._producer_settings = {**settings, "acks": "all", "enable_idempotence": True}
+        self._producer_settings = {**client_arguments(settings), "acks": "all", "enable_idempotence": True}
         self._admin_settings = admin_settings(settings)
         self._consumer: Consumer | None = None
         self._admin: Admin | None = None

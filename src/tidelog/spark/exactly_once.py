@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 from tidelog.base.errors import TidelogError
+from tidelog.spark.client_settings import client_arguments
 from tidelog.spark.decision_log import DecisionLog, decision_log
 from tidelog.spark.options import ExactlyOnce, SinkOptions
 from tidelog.spark.sink_decisions import (
@@ -69,12 +70,14 @@ class Prepared(WriterCommitMessage):
         records: in the transaction.
         committable: the transaction; None if there is none, because there was no row.
         was_decided: nothing was written, since the batch is decided.
+        bad_rows: how many were left out, by reason.
     """
 
     writing: Writing
     records: int
     committable: Committable | None
     was_decided: bool = False
+    bad_rows: Mapping[str, int] = field(default_factory=dict)
 
 
 def writing_of_stream(context: TaskContext) -> Writing:
@@ -124,8 +127,7 @@ def write(batches: Iterator[pa.RecordBatch], options: SinkOptions, task: Task, s
     if first is None:
         return Prepared(writing, 0, None)
     name = transactional_id(exactly_once.scope, writing.run_id, task.partition, task.attempt)
-    settings: dict[str, Any] = dict(options.client)
-    with Producer(**settings, transactional_id=name) as producer:
+    with Producer(**client_arguments(options.client), transactional_id=name) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         count = send(producer, first)

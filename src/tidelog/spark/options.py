@@ -7,6 +7,7 @@ Options are not case-sensitive. One that is unknown is refused with the name of 
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -20,11 +21,12 @@ from tidelog.spark.plan import EARLIEST, LATEST, Bound
 from tidelog.spark.truncation import OnTruncation
 
 T = TypeVar("T")
+logger = logging.getLogger("tidelog.spark")
 
 SOURCE_OPTIONS = {
     "assign": 'the partitions to read, as JSON: {"t": [0, 1]}',
     "subscribe": "the topics to read, separated by commas",
-    "subscribePattern": "a regular expression; the topics whose whole name it matches are read, later ones too",
+    "subscribePattern": "a regular expression of Java's; topics whose whole name it matches are read, later ones too",
     "startingTimestamp": "start at the first record at or after it, in milliseconds since 1970",
     "startingOffsetsByTimestamp": 'the same by partition, as JSON: {"t": {"0": 1700000000000}}',
     "startingOffsets": 'earliest, latest or JSON: {"t": {"0": 23, "1": -2}}, -1 being latest and -2 earliest',
@@ -39,15 +41,20 @@ SOURCE_OPTIONS = {
     "maxOffsetsPerTrigger": "records of one micro-batch at most",
     "minOffsetsPerTrigger": "records that a micro-batch waits for",
     "maxTriggerDelay": "how long it waits for them, such as 90s or 15m",
-    "kafkaConsumer.pollTimeoutMs": "how long a broker may be out of reach, or silent, before a read or a plan fails",
-    "fetchOffset.numRetries": "how often planning is tried again, instead of for kafkaConsumer.pollTimeoutMs",
+    "kafkaConsumer.pollTimeoutMs": "how long a task waits for the next records of its range before it fails",
+    "fetchOffset.numRetries": "how often planning is tried while brokers fail; without it, for two minutes",
     "fetchOffset.retryIntervalMs": "the pause between two tries of planning, in milliseconds",
     "includeHeaders": "whether rows have the column `headers`",
+    "includeLeaderEpoch": "whether rows have the column `leaderEpoch`, null where the brokers do not tell it",
     "groupIdPrefix": "names this reader in the brokers' logs; there is no consumer group",
+    "strictOptions": "whether an option or a client setting without effect is refused",
 }
 SINK_OPTIONS = {
     "topic": "where rows go; without it, each row's column `topic` says",
     "includeHeaders": "whether the column `headers` is written",
+    "useTimestamp": "whether the column `timestamp` is the records'; else they have the time of writing",
+    "onBadRow": "what to do with a row that no topic can take: fail, drop, or topic:NAME, which gets it as a record",
+    "strictOptions": "whether an option, a client setting or a column without effect is refused",
     "delivery": "at-least-once, or exactly-once: a batch in transactions, which are committed when Spark has all of it",
     "sinkId": "exactly-once: what the sink is called, from one start of the query to the next; letters, digits, . _ -",
     "sinkReset": "exactly-once: the query, or the run, whose decisions are given up; an error says when, and which",
@@ -60,6 +67,8 @@ A batch that is decided has so long to be committed, a restart of Spark included
 """
 _SPARKS_OWN = {"path", "checkpointlocation", "queryname", "outputmode"}
 """Spark hands these to a source or sink as well."""
+_BATCH_ONLY = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+_STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 
 _MILLISECONDS = {
     "ms": 1, "millisecond": 1, "s": 1_000, "second": 1_000, "m": 60_000, "min": 60_000, "minute": 60_000,
@@ -69,7 +78,7 @@ _MILLISECONDS = {
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """What is read: exactly one of the three is set."""
+    """What is read: exactly one of the three is set. The pattern is Python's."""
 
     partitions: frozenset[TopicPartition] = frozenset()
     names: tuple[str, ...] = ()
@@ -97,14 +106,17 @@ class Retries:
     """How long passing errors are borne.
 
     Attributes:
-        patience_ms: without any success, before giving up.
-        count: tries after the first, instead of `patience_ms`, where planning is concerned; None: no limit.
+        poll_timeout_ms: for which a task may get nothing.
+        tries: of planning; None: as many as fit into `PLAN_PATIENCE_MS`.
         pause_ms: between two tries.
     """
 
-    patience_ms: int = 120_000
-    count: int | None = None
+    poll_timeout_ms: int = 120_000
+    tries: int | None = None
     pause_ms: int = 100
+
+
+PLAN_PATIENCE_MS = 120_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +143,7 @@ class SourceOptions:
     limits: BatchLimits
     retries: Retries
     include_headers: bool
+    include_leader_epoch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +157,10 @@ class SinkOptions:
     client: Mapping[str, object]
     topic: str | None
     include_headers: bool
+    use_timestamp: bool = False
+    strict: bool = False
+    on_bad_row: str = "fail"
+    """Or "drop", or the topic that gets such rows, after "topic:"."""
     exactly_once: ExactlyOnce | None = None
 
 
@@ -172,15 +189,21 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
     Raises:
         ConfigError: names the option, and what is allowed.
     """
-    read = _Reader(options, SOURCE_OPTIONS)
-    ended = [name for name in ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets") if read.has(name)]
+    read = _Reader(options, SOURCE_OPTIONS, SINK_OPTIONS)
+    ended = [name for name in _BATCH_ONLY if read.has(name)]
     if streaming and ended:
         raise ConfigError(f"option {ended[0]}: a stream has no end; it is for spark.read")
     start = _bound(read, "starting", LATEST if streaming else EARLIEST, lenient=_latest_without_match(read))
     if not streaming and (start.named == LATEST or LATEST in (start.offsets or {}).values()):
         raise ConfigError(f"option {start.option}: a batch that starts at the latest offset reads nothing")
+    if not streaming:
+        read.unused += [f"option {name}: it is for streams" for name in _STREAM_ONLY if read.has(name)]
     fail = read.parsed("failOnDataLoss", _boolean, True)
+    tries = read.parsed("fetchOffset.numRetries", _number, None)
     policy = read.one_of("onTruncation", tuple(value.value for value in OnTruncation), "fail" if fail else "rewind")
+    least, most = (read.parsed(name, _count, None) for name in ("minOffsetsPerTrigger", "maxOffsetsPerTrigger"))
+    if streaming and least is not None and most is not None and least > most:
+        raise ConfigError(f"option minOffsetsPerTrigger={least} is higher than maxOffsetsPerTrigger={most}")
     return SourceOptions(
         client=_client_options(read, consumer=True),
         topics=_topics(read),
@@ -191,16 +214,17 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
         limits=BatchLimits(
             tasks_min=read.parsed("minPartitions", _count, None),
             task_records_max=read.parsed("maxRecordsPerPartition", _count, None),
-            batch_records_max=read.parsed("maxOffsetsPerTrigger", _count, None),
-            batch_records_min=read.parsed("minOffsetsPerTrigger", _count, None),
+            batch_records_max=most,
+            batch_records_min=least,
             batch_delay_ms_max=read.parsed("maxTriggerDelay", duration_ms, 15 * 60_000),
         ),
         retries=Retries(
-            patience_ms=read.parsed("kafkaConsumer.pollTimeoutMs", _count, 120_000),
-            count=read.parsed("fetchOffset.numRetries", _number, None),
-            pause_ms=read.parsed("fetchOffset.retryIntervalMs", _number, 100),
+            poll_timeout_ms=read.parsed("kafkaConsumer.pollTimeoutMs", _count, 120_000),
+            tries=tries,
+            pause_ms=read.parsed("fetchOffset.retryIntervalMs", _number, 100 if tries is None else 10),
         ),
         include_headers=read.parsed("includeHeaders", _boolean, False),
+        include_leader_epoch=read.parsed("includeLeaderEpoch", _boolean, False),
     )
 
 
@@ -210,7 +234,7 @@ def sink_options(options: Mapping[str, str], *, streaming: bool = False) -> Sink
     Raises:
         ConfigError: names the option, and what is allowed.
     """
-    read = _Reader(options, SINK_OPTIONS)
+    read = _Reader(options, SINK_OPTIONS, SOURCE_OPTIONS)
     exactly_once = _exactly_once(read, streaming=streaming)
     client = _client_options(read, consumer=False)
     if exactly_once is not None:
@@ -220,6 +244,9 @@ def sink_options(options: Mapping[str, str], *, streaming: bool = False) -> Sink
         client=client,
         topic=read.text("topic"),
         include_headers=read.parsed("includeHeaders", _boolean, True),
+        use_timestamp=read.parsed("useTimestamp", _boolean, False),
+        strict=read.strict,
+        on_bad_row=read.parsed("onBadRow", _on_bad_row, "fail"),
         exactly_once=exactly_once,
     )
 
@@ -255,21 +282,44 @@ def _check_client(client: Mapping[str, object]) -> None:
         )
 
 
-def includes_headers(options: Mapping[str, str]) -> bool:
-    """Whether the source's schema has headers; the rest of the options is checked when a reader is made."""
-    return _Reader(options, {**SOURCE_OPTIONS, **SINK_OPTIONS}).parsed("includeHeaders", _boolean, False)
+def optional_columns(options: Mapping[str, str]) -> dict[str, bool]:
+    """Which of them the source's schema has; the rest of the options is checked when a reader is made."""
+    read = _Reader(options, SOURCE_OPTIONS, SINK_OPTIONS)
+    return {
+        "include_headers": read.parsed("includeHeaders", _boolean, False),
+        "include_leader_epoch": read.parsed("includeLeaderEpoch", _boolean, False),
+    }
 
 
 class _Reader:
-    """Options by their proper names, none of them unknown."""
+    """Options by their proper names, none of them unknown.
 
-    def __init__(self, options: Mapping[str, str], known: Mapping[str, str]) -> None:
+    Args:
+        options: as Spark hands them over.
+        known: those of the source, or of the sink, with what they mean.
+        others: those of the other one, which have no effect here: one set of options may serve both.
+
+    Attributes:
+        unused: what has no effect, and why.
+    """
+
+    def __init__(self, options: Mapping[str, str], known: Mapping[str, str], others: Mapping[str, str]) -> None:
         self.known = known
-        self.values = {name.lower(): str(value).strip() for name, value in options.items()}
+        self.values = {name.lower(): str(value) for name, value in options.items()}
+        # As in Kafka, a password's spaces belong to it.
+        self.values = {
+            name: value if name.endswith("password") else value.strip() for name, value in self.values.items()
+        }
         names = {name.lower(): name for name in known}
+        foreign = {name.lower(): name for name in others}
+        self.unused: list[str] = []
         for name in self.values:
-            if name not in names and name not in _SPARKS_OWN and not name.startswith("kafka."):
+            if name in names or name in _SPARKS_OWN or name.startswith("kafka."):
+                continue
+            if name not in foreign:
                 raise ConfigError(f"option {name} is unknown{_closest(name, known)}")
+            self.unused.append(f"option {foreign[name]}: it is for the {'sink' if 'assign' in known else 'source'}")
+        self.strict = self.parsed("strictOptions", _boolean, False)
 
     def has(self, name: str) -> bool:
         return name.lower() in self.values
@@ -298,14 +348,42 @@ class _Reader:
 
 def _client_options(read: _Reader, *, consumer: bool) -> dict[str, object]:
     given = {name.removeprefix("kafka."): value for name, value in read.values.items() if name.startswith("kafka.")}
-    settings = client_settings(given, consumer=consumer)
+    found = client_settings(given, consumer=consumer)
+    settings = found.arguments
     if "bootstrap_servers" not in settings:
         raise ConfigError("option kafka.bootstrap.servers is missing: HOST:PORT of one or more brokers, by commas")
+    unused = read.unused + [f"option kafka.{key}: {why}" for key, why in found.without_effect.items()]
+    if read.strict and unused:
+        raise ConfigError(f"under strictOptions, what has no effect is refused: {'; '.join(unused)}")
+    for warning in found.warnings:
+        _warn_once(warning)
     if consumer:
         settings.setdefault("client_id", read.text("groupIdPrefix") or "spark-tidelog-source")
     else:
         settings.setdefault("client_id", "spark-tidelog-sink")
     return settings
+
+
+_warned: set[str] = set()
+
+
+def _warn_once(warning: str) -> None:
+    """Spark makes readers and writers again and again."""
+    if warning not in _warned:
+        _warned.add(warning)
+        logger.warning("%s", warning)
+
+
+def _on_bad_row(text: str) -> str:
+    from tidelog.metadata.topic_names import check_topic_name
+
+    policy, colon, topic = text.partition(":")
+    policy, topic = policy.strip().lower(), topic.strip()
+    if policy in {"fail", "drop"} and not colon:
+        return policy
+    if policy != "topic" or check_topic_name(topic) is not None:
+        raise ValueError("fail, drop or topic:NAME is expected")
+    return f"topic:{topic}"
 
 
 def _topics(read: _Reader) -> Topics:
@@ -375,11 +453,9 @@ def _subscribe(text: str) -> Topics:
 
 
 def _pattern(text: str) -> Topics:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"not a regular expression ({error})") from None
-    return Topics(pattern=text)
+    from tidelog.spark.java_patterns import python_pattern
+
+    return Topics(pattern=python_pattern(text).pattern)
 
 
 def _by_partition(text: str) -> dict[TopicPartition, int]:

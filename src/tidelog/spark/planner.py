@@ -25,6 +25,7 @@ from tidelog.spark.plan import (
     ranges_of,
     split,
 )
+from tidelog.spark.pushdown import Wanted
 from tidelog.spark.truncation import (
     CannotTellError,
     OnTruncation,
@@ -79,6 +80,22 @@ def _bound_positions(
     cluster: PlannedCluster,
     facts: ClusterFacts,
 ) -> dict[TopicPartition, ReadPosition]:
+    """Where reading starts or ends, by the options that say so. Raises as `_bound_offsets`."""
+    return _placed(_bound_offsets(bound, options, cluster, facts), cluster, facts)
+
+
+def _placed(
+    offsets: Mapping[TopicPartition, Offset], cluster: PlannedCluster, facts: ClusterFacts
+) -> dict[TopicPartition, ReadPosition]:
+    return cluster.ask({key: place(offset, facts.partitions[key]) for key, offset in offsets.items()}, facts)
+
+
+def _bound_offsets(
+    bound: Bound,
+    options: SourceOptions,
+    cluster: PlannedCluster,
+    facts: ClusterFacts,
+) -> dict[TopicPartition, Offset]:
     """Where reading starts or ends, by the options that say so.
 
     Raises:
@@ -90,26 +107,34 @@ def _bound_positions(
     bound.check_partitions(facts.partitions)
     timestamps = {key: at for key in facts.partitions if (at := bound.timestamp_of(key)) is not None}
     found = cluster.offsets_at(timestamps) if timestamps else {}
-    offsets = {
-        key: bound.resolve(key, now, found.get(key), clamp=options.clamp) for key, now in facts.partitions.items()
-    }
-    return cluster.ask({key: place(offset, facts.partitions[key]) for key, offset in offsets.items()}, facts)
+    return {key: bound.resolve(key, now, found.get(key), clamp=options.clamp) for key, now in facts.partitions.items()}
 
 
-def batch_ranges(options: SourceOptions, cluster: PlannedCluster) -> list[Range]:
-    """What a batch query reads, cut into what its tasks read."""
+def batch_ranges(options: SourceOptions, cluster: PlannedCluster, wanted: Wanted | None = None) -> list[Range]:
+    """What a batch query reads, cut into what its tasks read.
+
+    Args:
+        options: of the source.
+        cluster: where it reads.
+        wanted: what the filters of the query leave of it; None for all.
+    """
+    wanted = wanted or Wanted()
 
     def plan() -> list[Range]:
         facts = cluster.facts()
-        begin = _bound_positions(options.start, options, cluster, facts)
-        end = _bound_positions(options.end, options, cluster, facts)
+        begin = _bound_offsets(options.start, options, cluster, facts)
+        end = _bound_offsets(options.end, options, cluster, facts)
         for key in begin:
-            if begin[key].offset > end[key].offset:
+            if begin[key] > end[key]:
                 raise PlanError(
-                    f"{key}: {options.start.option} means offset {begin[key].offset}, which lies after "
-                    f"{end[key].offset}, where {options.end.option} ends"
+                    f"{key}: {options.start.option} means offset {begin[key]}, which lies after {end[key]}, where "
+                    f"{options.end.option} ends"
                 )
-        return _split(options, facts, facts.topic_ids, {key: (begin[key], end[key]) for key in begin})
+        timestamps = {} if wanted.from_ms is None else {key: wanted.from_ms for key in begin if wanted.includes(key)}
+        left = wanted.narrowed(begin, end, cluster.offsets_at(timestamps) if timestamps else {})
+        first = _placed({key: pair[0] for key, pair in left.items()}, cluster, facts)
+        last = _placed({key: pair[1] for key, pair in left.items()}, cluster, facts)
+        return _split(options, facts, facts.topic_ids, {key: (first[key], last[key]) for key in left})
 
     return cluster.patiently("plan a batch", plan)
 

@@ -84,7 +84,7 @@ def _fetch(piece: Range, options: SourceOptions, schema: pa.Schema) -> Iterator[
             may_learn_id = True
             while not check.is_complete:
                 try:
-                    yield from _one_answer(consumer, check, rows, options.retries.patience_ms)
+                    yield from _one_answer(consumer, check, rows, options.retries.poll_timeout_ms)
                 except TopicRecreatedError as error:
                     # A consumer that was lent before may know the topic of this name that was there before the plan.
                     is_planned = error.new_topic_id == piece.topic_id and check.expected_offset == piece.start_offset
@@ -98,13 +98,13 @@ def _fetch(piece: Range, options: SourceOptions, schema: pa.Schema) -> Iterator[
         yield rows.take()
 
 
-def _one_answer(consumer: Consumer, check: RangeCheck, rows: RowsBuilder, patience_ms: int) -> Iterator[pa.RecordBatch]:
+def _one_answer(consumer: Consumer, check: RangeCheck, rows: RowsBuilder, timeout_ms: int) -> Iterator[pa.RecordBatch]:
     piece = check.piece
-    deadline = time.monotonic() + patience_ms / 1000
+    deadline = time.monotonic() + timeout_ms / 1000
     while not (answers := consumer.poll_batches(timeout_ms=POLL_MS)):
         if time.monotonic() > deadline:
             raise RangeNotReadError(
-                f"{piece.partition}: nothing came from offset {check.expected_offset} on for {patience_ms} ms "
+                f"{piece.partition}: nothing came from offset {check.expected_offset} on for {timeout_ms} ms "
                 f"(kafkaConsumer.pollTimeoutMs); the range ends at {piece.end_offset}. Are the brokers up?"
             )
     for answer in answers:

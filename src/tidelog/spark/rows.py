@@ -29,8 +29,9 @@ COLUMNS = {
     "timestamp": "timestamp",
     "timestampType": "int",
     "headers": "array<struct<key:string,value:binary>>",
+    "leaderEpoch": "int",
 }
-"""Those of Spark's Kafka connector: name and type, in their order."""
+"""Those of Spark's Kafka connector, and the leader epoch of each record: name and type, in their order."""
 
 _MICROSECONDS_MAX = 2**63 - 1
 _FROM_RECORDS = {
@@ -40,11 +41,12 @@ _FROM_RECORDS = {
     "timestamp": "timestamp",
     "timestampType": "timestamp_type",
     "headers": "headers",
+    "leaderEpoch": "leader_epoch",
 }
 
 
-def spark_schema(*, include_headers: bool) -> StructType:
-    """All columns, nullable as those of Spark's connector are."""
+def spark_schema(*, include_headers: bool, include_leader_epoch: bool = False) -> StructType:
+    """All columns, nullable as those of Spark's connector are, with those that are there on demand."""
     from pyspark.sql import types
 
     header = types.StructType(
@@ -58,8 +60,11 @@ def spark_schema(*, include_headers: bool) -> StructType:
         "timestamp": types.TimestampType(),
         COLUMNS["headers"]: types.ArrayType(header),
     }
+    left_out = {
+        name for name, is_in in (("headers", include_headers), ("leaderEpoch", include_leader_epoch)) if not is_in
+    }
     return types.StructType(
-        [types.StructField(name, kinds[kind]) for name, kind in COLUMNS.items() if include_headers or name != "headers"]
+        [types.StructField(name, kinds[kind]) for name, kind in COLUMNS.items() if name not in left_out]
     )
 
 
@@ -125,6 +130,8 @@ class RowsBuilder:
         array = column_of(_FROM_RECORDS[field.name], field.type, columns)
         if field.name == "headers":  # as in Spark's connector, a record without headers has null there
             return pc.if_else(pc.equal(pc.list_value_length(array), 0), pa.scalar(None, field.type), array)
+        if field.name == "leaderEpoch" and columns.row_count and pc.min(array).as_py() < 0:  # unknown to its leader
+            return pc.if_else(pc.less(array, 0), pa.scalar(None, field.type), array)
         return array
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from tidelog import Producer
+    from tidelog.spark.bad_rows import BadRows
+
+logger = logging.getLogger("tidelog.spark")
 
 TEXT = ("string", "binary")
 COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -34,10 +39,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 """What a row may have: `value` it must, and `topic` unless the option says it. The types that each may be of.
 
-`timestamp` becomes the record's (Spark's connector drops it): a copied topic keeps its times.
+`timestamp` becomes the record's under `useTimestamp`; else it is left out, as by Spark's connector.
 """
-IGNORED = ("offset", "timestampType")
-"""Of the source: so that what was read can be written as it is. The log gives both anew."""
 
 
 class SinkError(TidelogError):
@@ -46,9 +49,10 @@ class SinkError(TidelogError):
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task wrote."""
+    """What a task wrote, and how many rows it could not, by reason."""
 
     records: int
+    bad_rows: Mapping[str, int] = field(default_factory=dict)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -65,6 +69,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Each task has made sure of its records already."""
+        _tell_of_bad_rows(messages, self.options)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """What was written stays: at least once."""
@@ -84,6 +89,7 @@ class ExactlyOnceBatchWriter(BatchWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         exactly_once.commit(messages, self.options)
+        _tell_of_bad_rows(messages, self.options)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         exactly_once.abort(messages, self.options)
@@ -101,6 +107,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Each task has made sure of its records already."""
+        _tell_of_bad_rows(messages, self.options)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """What was written stays: at least once."""
@@ -114,6 +121,7 @@ class ExactlyOnceStreamWriter(StreamWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         exactly_once.commit(messages, self.options)
+        _tell_of_bad_rows(messages, self.options)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         exactly_once.abort(messages, self.options)
@@ -125,17 +133,22 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
     Raises:
         ConfigError: names the column, and what it may be.
     """
-    kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
-    for name, kind in kinds.items():
-        if name in IGNORED:
-            continue
-        if name not in COLUMNS:
-            known = ", ".join(COLUMNS)
-            raise ConfigError(f"the sink has no use for column {name}: it writes {known}; select those, or rename it")
-        if kind not in COLUMNS[name]:
-            raise ConfigError(f"column {name} is {kind}: cast it to {' or '.join(COLUMNS[name])}")
+    kinds = {column.name: column.dataType.simpleString() for column in schema.fields}
+    written = {name for name in kinds if name in COLUMNS and (options.use_timestamp or name != "timestamp")}
+    if options.strict and (extra := sorted(kinds.keys() - written)):
+        hint = "; useTimestamp=true writes timestamp" if "timestamp" in extra else ""
+        raise ConfigError(
+            f"under strictOptions, columns that are not written are refused: {', '.join(extra)}{hint}. Those that are "
+            f"written are {', '.join(COLUMNS)}"
+        )
+    for name in sorted(written):
+        if kinds[name] not in COLUMNS[name]:
+            raise ConfigError(f"column {name} is {kinds[name]}: cast it to {' or '.join(COLUMNS[name])}")
     if "value" not in kinds:
-        raise ConfigError("column value is missing: it is what is written")
+        lowered = {name.lower(): name for name in kinds}
+        close = get_close_matches("value", lowered, n=1)
+        hint = f"; is {lowered[close[0]]} meant? Rename it" if close else ""
+        raise ConfigError(f"column value is missing: it is what is written{hint}")
     if "topic" not in kinds and options.topic is None:
         raise ConfigError("say where to write: option topic for all rows, or a column topic")
 
@@ -147,10 +160,23 @@ def write_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> Writt
         SinkError: a row has no topic, or an illegal partition.
         TidelogError: the brokers did not take a record; says why.
     """
+    rows = _Rows(options)
     with borrowed_producer(options.client) as producer:
-        count = sum(_send(producer, batch, options) for batch in batches)
+        count = sum(rows.send(producer, batch) for batch in batches)
         producer.flush()
-    return Written(count)
+    return Written(count, rows.bad)
+
+
+def _tell_of_bad_rows(messages: Iterable[WriterCommitMessage | None], options: SinkOptions) -> None:
+    counts = [
+        message.bad_rows
+        for message in messages
+        if isinstance(message, Written | exactly_once.Prepared) and message.bad_rows
+    ]
+    if counts:
+        from tidelog.spark.bad_rows import told_of
+
+        logger.warning("%s", told_of(counts, options.on_bad_row))
 
 
 def _write_exactly_once(
@@ -162,28 +188,60 @@ def _write_exactly_once(
     assert context is not None, "a writer writes in a task"
     writing = exactly_once.writing_of_stream(context) if writing is None else writing
     task = exactly_once.Task(writing, context.partitionId(), context.attemptNumber())
-    return exactly_once.write(batches, options, task, lambda producer, batch: _send(producer, batch, options))
+    rows = _Rows(options)
+    prepared = exactly_once.write(batches, options, task, rows.send)
+    prepared.bad_rows = rows.bad
+    return prepared
 
 
-def _send(producer: Producer, batch: pa.RecordBatch, options: SinkOptions) -> int:
-    for topic, rows in _by_topic(batch, options):
-        producer.send_arrow(topic, rows)
-    return int(batch.num_rows)
+class _Rows:
+    """Sends the rows of one task, but for the bad ones."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._bad: BadRows | None = None
+
+    @property
+    def bad(self) -> dict[str, int]:
+        """How many rows were bad, by reason."""
+        return {} if self._bad is None else dict(self._bad.counts)
+
+    def send(self, producer: Producer, batch: pa.RecordBatch) -> int:
+        """Send a batch. Returns how many rows were good.
+
+        Raises:
+            SinkError: a row is bad, under onBadRow=fail.
+        """
+        if self._bad is None and self._options.on_bad_row != "fail":
+            from tidelog.spark.bad_rows import BadRows
+
+            self._bad = BadRows(self._options, producer)
+        good = batch if self._bad is None else self._bad.sift(batch)
+        for topic, rows in _by_topic(good, self._options):
+            producer.send_arrow(topic, rows)
+        return int(good.num_rows)
 
 
 def _by_topic(batch: pa.RecordBatch, options: SinkOptions) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Each topic with its rows, as the producer takes them."""
     for topic, rows in [(options.topic, batch)] if options.topic is not None else _groups(batch):
         if not topic:
-            raise SinkError("a row has no topic (null or empty), and there is no option topic for such rows")
+            raise SinkError(
+                "a row has no topic (null or empty): set the option topic for all rows, or onBadRow for such rows"
+            )
         columns = {name: rows.column(name) for name in COLUMNS if name in rows.schema.names and name != "topic"}
         if not options.include_headers:
             columns.pop("headers", None)
+        if not options.use_timestamp:
+            columns.pop("timestamp", None)
         if "timestamp" in columns and columns["timestamp"].null_count:
             now = pa.scalar(time.time_ns() // 1000, pa.int64()).cast(columns["timestamp"].type)
             columns["timestamp"] = columns["timestamp"].fill_null(now)
         if "partition" in columns and (pc.min(columns["partition"]).as_py() or 0) < 0:
-            raise SinkError(f"a row for topic {topic} has a partition below 0: from 0 on, or null, is expected")
+            raise SinkError(
+                f"a row for topic {topic} has a partition below 0: from 0 on, or null, is expected; onBadRow says what "
+                "is done with such rows"
+            )
         yield topic, pa.RecordBatch.from_pydict(columns)
 
 

@@ -6,13 +6,15 @@ pickle and see nothing of the planner's state.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    Filter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import (
@@ -24,9 +26,10 @@ from pyspark.sql.streaming.datasource import (
 
 from tidelog.spark.cluster import RealCluster
 from tidelog.spark.offsets import Json, StreamOffset
-from tidelog.spark.options import includes_headers, sink_options, source_options
+from tidelog.spark.options import optional_columns, sink_options, source_options
 from tidelog.spark.plan import Range
 from tidelog.spark.planner import StreamPlanner, batch_ranges
+from tidelog.spark.pushdown import Wanted, wanted_by
 from tidelog.spark.reading import read_range
 from tidelog.spark.rows import arrow_schema, spark_schema
 from tidelog.spark.sink import BatchWriter, ExactlyOnceBatchWriter, ExactlyOnceStreamWriter, StreamWriter
@@ -44,10 +47,11 @@ class TidelogSource(DataSource):
         return "tidelog"
 
     def schema(self) -> StructType:
-        return spark_schema(include_headers=includes_headers(self.options))
+        return spark_schema(**optional_columns(self.options))
 
     def reader(self, schema: StructType) -> BatchReader:
-        return BatchReader(dict(self.options), schema)
+        kind = FilteringBatchReader if _pushes_filters() else BatchReader
+        return kind(dict(self.options), schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
         return StreamReader(dict(self.options), schema)
@@ -76,11 +80,12 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.options = source_options(options, streaming=False)
         self.schema = arrow_schema(schema)
+        self.wanted = Wanted()
 
     def partitions(self) -> list[InputPartition]:
         cluster = RealCluster(self.options)
         try:
-            return [RangePartition(piece) for piece in batch_ranges(self.options, cluster)]
+            return [RangePartition(piece) for piece in batch_ranges(self.options, cluster, self.wanted)]
         finally:
             cluster.close()
 
@@ -88,6 +93,24 @@ class BatchReader(DataSourceReader):
         if not isinstance(partition, RangePartition):
             return iter(())  # Spark's stand-in where there are no partitions
         return read_range(partition.piece, self.options, self.schema)
+
+
+class FilteringBatchReader(BatchReader):
+    """Leaves out what the query filters away. Spark takes such a reader only where it pushes filters down."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        self.wanted, for_spark = wanted_by(filters)
+        return for_spark
+
+
+def _pushes_filters() -> bool:
+    """Whether this process plans with filters: `spark.sql.python.filterPushdown.enabled` is set. Spark tells no reader,
+    and refuses one with `pushFilters` where it is not; but such plans are made by a module of their own."""
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _PUSHDOWN in sys.modules or (main is not None and main.name == _PUSHDOWN)
+
+
+_PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

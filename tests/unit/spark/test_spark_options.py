@@ -5,12 +5,13 @@ import pytest
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.spark.options import (
+    SINK_OPTIONS,
     SOURCE_OPTIONS,
     BatchLimits,
     Retries,
     Topics,
     duration_ms,
-    includes_headers,
+    optional_columns,
     sink_options,
     source_options,
 )
@@ -32,7 +33,7 @@ def test_defaults_are_those_of_the_connector() -> None:
     assert stream.topics == Topics(names=("t",))
     assert stream.limits == BatchLimits()
     assert stream.limits.batch_delay_ms_max == 900_000
-    assert stream.retries == Retries(patience_ms=120_000)
+    assert stream.retries == Retries(poll_timeout_ms=120_000, tries=None, pause_ms=100)
     assert not stream.include_headers
     assert not stream.clamp
     batch = source_options(MINIMAL, streaming=False)
@@ -138,16 +139,17 @@ def test_limits_and_retries() -> None:
             "minPartitions": "4",
             "maxRecordsPerPartition": "5",
             "maxOffsetsPerTrigger": "6",
-            "minOffsetsPerTrigger": "7",
+            "minOffsetsPerTrigger": "3",
             "maxTriggerDelay": "2 minutes",
             "kafkaConsumer.pollTimeoutMs": "8",
             "fetchOffset.numRetries": "0",
-            "fetchOffset.retryIntervalMs": "10",
+            "fetchOffset.retryIntervalMs": "9",
         },
         streaming=True,
     )
-    assert options.limits == BatchLimits(4, 5, 6, 7, 120_000)
-    assert options.retries == Retries(8, 0, 10)
+    assert options.limits == BatchLimits(4, 5, 6, 3, 120_000)
+    assert options.retries == Retries(8, 0, 9)
+    assert source_options({**MINIMAL, "fetchOffset.numRetries": "3"}, streaming=True).retries == Retries(120_000, 3, 10)
 
 
 def test_client_settings_reach_the_client() -> None:
@@ -171,7 +173,9 @@ def test_client_settings_reach_the_client() -> None:
     [
         ({"failOnDataLos": "true"}, "did you mean failOnDataLoss"),
         ({"nonsense": "1"}, "option nonsense is unknown; there are assign"),
-        ({"topic": "t"}, "option topic is unknown"),
+        ({"minOffsetsPerTrigger": "3", "maxOffsetsPerTrigger": "2"}, "is higher than maxOffsetsPerTrigger=2"),
+        ({"strictOptions": "true", "topic": "t"}, "strictOptions, .* option topic: it is for the sink"),
+        ({"strictOptions": "true", "kafka.retries": "3"}, r"option kafka\.retries: retries end with"),
         ({"assign": '{"t":[0]}'}, "exactly one .* there are assign and subscribe"),
         ({"startingOffsets": "earlist"}, "startingOffsets=earlist: a JSON object"),
         ({"startingOffsets": '{"t":{"0":-3}}'}, "t-0 cannot be at -3"),
@@ -191,7 +195,7 @@ def test_client_settings_reach_the_client() -> None:
         ({"kafka.auto.offset.reset": "latest"}, "startingOffsets"),
         ({"kafka.fetch.maxbytes": "1"}, "did you mean kafka.fetch.max.bytes"),
         ({"kafka.fetch.max.bytes": "many"}, "kafka.fetch.max.bytes=many"),
-        ({"kafka.acks": "all"}, "no counterpart"),
+        ({"strictOptions": "true", "kafka.acks": "all"}, r"option kafka\.acks: it is for writers"),
     ],
 )
 def test_what_a_stream_cannot_do(given: dict[str, str], says: str) -> None:
@@ -206,6 +210,8 @@ def test_what_a_stream_cannot_do(given: dict[str, str], says: str) -> None:
         ({"subscribe": "t"}, "kafka.bootstrap.servers is missing"),
         ({**BROKER, "subscribe": " , "}, "no topic is named"),
         ({**BROKER, "subscribePattern": "("}, "not a regular expression"),
+        ({**BROKER, "subscribePattern": "[a-z&&[^b]]"}, "the intersection && of classes .* cannot be said"),
+        ({**MINIMAL, "strictOptions": "true", "maxTriggerDelay": "5m"}, "maxTriggerDelay: it is for streams"),
         ({**BROKER, "assign": '{"t": 3}'}, "a list of partition numbers"),
         ({**BROKER, "assign": '{"t": []}'}, "no partition is named"),
         ({**MINIMAL, "startingOffsets": "latest"}, "reads nothing"),
@@ -225,13 +231,36 @@ def test_the_sink_has_options_of_its_own() -> None:
     assert sink_options(BROKER).topic is None
     with pytest.raises(ConfigError, match="did you mean topic"):
         sink_options({**BROKER, "topics": "t"})
+    assert sink_options({**BROKER, "topic": "t", "subscribe": "t", "startingOffsets": "earliest"}).topic == "t"
+    with pytest.raises(ConfigError, match=r"strictOptions, .* option subscribe: it is for the source"):
+        sink_options({**BROKER, "topic": "t", "subscribe": "t", "strictOptions": "true"})
     with pytest.raises(ConfigError, match=r"kafka\.value\.serializer is not supported"):
         sink_options({**BROKER, "kafka.value.serializer": "x"})
 
 
-def test_headers_are_known_before_the_rest_is_checked() -> None:
-    assert includes_headers({"includeHeaders": "true"})
-    assert not includes_headers(BROKER)
+@pytest.mark.parametrize("text", ["fail", "drop", "topic:dead.letters"])
+def test_what_is_done_with_bad_rows(text: str) -> None:
+    assert sink_options({**BROKER, "onBadRow": text.replace("drop", "DROP")}).on_bad_row == text
+
+
+@pytest.mark.parametrize("text", ["skip", "topic", "topic:", "topic:a b", "topic:..", "drop:x"])
+def test_what_cannot_be_done_with_bad_rows(text: str) -> None:
+    with pytest.raises(ConfigError, match="fail, drop or topic:NAME is expected"):
+        sink_options({**BROKER, "onBadRow": text})
+
+
+def test_columns_are_known_before_the_rest_is_checked() -> None:
+    assert optional_columns({"includeHeaders": "true"}) == {"include_headers": True, "include_leader_epoch": False}
+    assert optional_columns({**BROKER, "includeLeaderEpoch": "TRUE"})["include_leader_epoch"]
+
+
+def test_an_option_that_is_not_in_force_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        given = {"kafka.send.buffer.bytes": "12345", "kafka.client.dns.lookup": "use_all_dns_ips"}
+        source_options({**MINIMAL, **given}, streaming=True)
+    assert [one.getMessage() for one in caplog.records] == [
+        "option kafka.send.buffer.bytes=12345 is not in force: the operating system chooses the size"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -243,4 +272,4 @@ def test_durations(text: str, ms: int) -> None:
 
 
 def test_every_option_says_what_it_is() -> None:
-    assert all(SOURCE_OPTIONS.values())
+    assert all({**SOURCE_OPTIONS, **SINK_OPTIONS}.values())

@@ -15,6 +15,7 @@ from tidelog.spark.offsets import Json, StreamOffset
 from tidelog.spark.options import source_options
 from tidelog.spark.plan import PlanError, Range
 from tidelog.spark.planner import IDLE_WAIT_MS_MAX, StreamPlanner, batch_ranges
+from tidelog.spark.pushdown import Numbers, Wanted
 from tidelog.spark.truncation import CannotTellError, StreamTruncatedError
 
 FIRST: Json = {"v": 1}
@@ -227,9 +228,9 @@ def test_batches() -> None:
     cluster["t", 0].append(10)
     cluster["t", 1].append(20)
 
-    def planned(**options: Any) -> list[tuple[str, int, int]]:
+    def planned(wanted: Wanted | None = None, **options: Any) -> list[tuple[str, int, int]]:
         given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}
-        return spans(batch_ranges(source_options({**given, **options}, streaming=False), cluster))
+        return spans(batch_ranges(source_options({**given, **options}, streaming=False), cluster, wanted))
 
     assert planned() == [("t-0", 0, 10), ("t-1", 0, 20)]
     assert planned(startingOffsets='{"t":{"0":4,"1":-2}}', endingOffsets='{"t":{"0":-1,"1":5}}') == [
@@ -240,6 +241,9 @@ def test_batches() -> None:
     assert planned(minPartitions="3") == [("t-0", 0, 10), ("t-1", 0, 10), ("t-1", 10, 20)]
     with pytest.raises(PlanError, match="t-0 holds no record"):
         planned(startingTimestamp="12")
+    late = Wanted(from_ms=15, offsets=Numbers(end=18))  # no record of t-0 is so late, which is no error
+    assert planned(late) == [("t-1", 15, 18)]
+    assert planned(Wanted(partitions=Numbers(only=frozenset({0}))), startingTimestamp="3") == [("t-0", 3, 10)]
     with pytest.raises(PlanError, match="t-1: startingOffsets means offset 9, which lies after 5"):
         planned(startingOffsets='{"t":{"0":4,"1":9}}', endingOffsets='{"t":{"0":-1,"1":5}}')
 

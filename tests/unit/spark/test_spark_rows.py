@@ -16,12 +16,14 @@ from tidelog.spark.rows import COLUMNS, RowsBuilder, arrow_schema, spark_schema 
 T3 = TopicPartition("t", PartitionIndex(3))
 
 
-def rows_of(names: list[str], *records: tuple[Any, ...], first: int = 0, end: int = 2**62) -> Any:
+def rows_of(
+    names: list[str], *records: tuple[Any, ...], first: int = 0, end: int = 2**62, leader_epoch: int = 4
+) -> Any:
     builder = BatchBuilder()
     for timestamp, key, value, headers in records:
         builder.append(timestamp, key, value, headers)
-    buffer = builder.build(base_offset=7)
-    whole = spark_schema(include_headers=True)
+    buffer = builder.build(7, leader_epoch)
+    whole = spark_schema(include_headers=True, include_leader_epoch=True)
     schema = arrow_schema(types.StructType([whole[name] for name in names]))
     rows = RowsBuilder(schema, T3)
     for position, header in split_batches(buffer):
@@ -33,9 +35,9 @@ def rows_of(names: list[str], *records: tuple[Any, ...], first: int = 0, end: in
 
 
 def test_the_columns_are_those_of_the_connector() -> None:
-    schema = spark_schema(include_headers=True)
+    schema = spark_schema(include_headers=True, include_leader_epoch=True)
     assert {field.name: field.dataType.simpleString() for field in schema.fields} == COLUMNS
-    assert [field.name for field in spark_schema(include_headers=False).fields] == list(COLUMNS)[:-1]
+    assert [field.name for field in spark_schema(include_headers=False).fields] == list(COLUMNS)[:-2]
     assert all(field.nullable for field in schema.fields)
 
 
@@ -59,6 +61,7 @@ def test_every_column() -> None:
         "offset": [7, 8, 9],
         "timestampType": [0] * 3,
         "headers": [[{"key": "a", "value": b"x"}, {"key": "b", "value": None}], None, [{"key": "c", "value": b""}]],
+        "leaderEpoch": [4] * 3,
     }
 
 
@@ -68,6 +71,10 @@ def test_columns_come_in_the_order_asked_for_and_records_within_the_range() -> N
     assert batch.to_pydict() == {"value": [b"2", b"3", b"4"], "partition": [3] * 3, "offset": [9, 10, 11]}
     assert rows_of(["topic"], *records).num_rows == 10
     assert rows_of(["value", "headers", "timestamp"], *records, first=99).num_rows == 0
+
+
+def test_a_leader_epoch_that_is_not_known_is_null() -> None:
+    assert rows_of(["leaderEpoch"], (0, None, b"v", []), leader_epoch=-1).to_pydict() == {"leaderEpoch": [None]}
 
 
 def test_a_time_that_spark_cannot_hold_does_not_stop_the_rest() -> None:

@@ -19,6 +19,8 @@ HEADERS = types.ArrayType(
 )
 TO_T = SinkOptions({}, "t", include_headers=True)
 TO_EACH = SinkOptions({}, None, include_headers=True)
+TIMED = SinkOptions({}, "t", include_headers=True, use_timestamp=True)
+STRICT = SinkOptions({}, "t", include_headers=True, strict=True)
 
 
 def schema(**kinds: Any) -> Any:
@@ -26,11 +28,18 @@ def schema(**kinds: Any) -> Any:
 
 
 class Taker:
-    """Takes what a producer would."""
+    """Takes what a producer would. Each topic has two partitions."""
 
     def __init__(self) -> None:
         self.taken: list[tuple[str, dict[str, list[Any]]]] = []
+        self.sent: list[tuple[str, bytes | None, bytes | None, list[tuple[str, Any]]]] = []
         self.flushed = False
+
+    def partitions_for(self, topic: str, *, at_least: int = 0) -> int:
+        return 2
+
+    def send(self, topic: str, value: Any, key: Any, *, headers: Any, timestamp_ms: int | None) -> None:
+        self.sent.append((topic, value, key, headers))
 
     def send_arrow(self, topic: str, rows: Any) -> None:
         self.taken.append((topic, rows.to_pydict()))
@@ -55,15 +64,18 @@ def test_what_can_be_written() -> None:
     text, binary = types.StringType(), types.BinaryType()
     sink.check_schema(schema(value=binary), TO_T)
     sink.check_schema(schema(key=text, value=text, topic=text, partition=types.IntegerType(), headers=HEADERS), TO_EACH)
-    # As it was read.
-    sink.check_schema(schema(value=text, offset=types.LongType(), timestampType=types.IntegerType()), TO_T)
+    # As it was read, and with columns of the query's own.
+    sink.check_schema(schema(value=text, offset=types.LongType(), timestamp=text, carrier=text), TO_T)
 
 
 @pytest.mark.parametrize(
     ("columns", "options", "says"),
     [
-        ({"valeu": types.BinaryType()}, TO_T, "no use for column valeu"),
-        ({"key": types.BinaryType()}, TO_T, "column value is missing"),
+        ({"valeu": types.BinaryType()}, TO_T, "column value is missing: it is what is written; is valeu meant"),
+        ({"key": types.BinaryType()}, TO_T, "column value is missing: it is what is written$"),
+        ({"value": types.BinaryType(), "offset": types.LongType()}, STRICT, "are refused: offset. Those that are"),
+        ({"value": types.BinaryType(), "timestamp": types.TimestampType()}, STRICT, "timestamp; useTimestamp=true"),
+        ({"value": types.BinaryType(), "timestamp": types.StringType()}, TIMED, "column timestamp is string"),
         ({"value": types.LongType()}, TO_T, "column value is bigint: cast it to string or binary"),
         ({"value": types.BinaryType(), "partition": types.LongType()}, TO_T, "partition is bigint: cast it to int"),
         ({"value": types.BinaryType(), "headers": types.StringType()}, TO_T, "column headers is string"),
@@ -95,7 +107,10 @@ def test_the_option_wins_over_the_column(taker: Taker) -> None:
 
 def test_a_missing_time_is_now(taker: Taker) -> None:
     times = pa.array([5_000_000, None], pa.timestamp("us", tz="UTC"))
-    sink.write_rows(iter([pa.RecordBatch.from_pydict({"value": [b"1", b"2"], "timestamp": times})]), TO_T)
+    batch = pa.RecordBatch.from_pydict({"value": [b"1", b"2"], "timestamp": times})
+    sink.write_rows(iter([batch]), TO_T)
+    assert list(taker.taken.pop()[1]) == ["value"]
+    sink.write_rows(iter([batch]), TIMED)
     first, second = taker.taken[0][1]["timestamp"]
     assert first.timestamp() == 5
     assert second.timestamp() > 1_700_000_000
@@ -121,3 +136,64 @@ def test_rows_that_cannot_be_written(columns: dict[str, Any], options: SinkOptio
     with pytest.raises(sink.SinkError, match=says):
         sink.write_rows(iter([pa.RecordBatch.from_pydict(columns)]), options)
     assert not taker.flushed
+
+
+BAD = pa.RecordBatch.from_pydict(
+    {
+        "topic": pa.array(["a", None, "", "a b", "a", "a", "b", "a"]),
+        "value": pa.array([b"good", b"1", b"2", b"3", b"4", b"5", None, b"x" * 200]),
+        "key": pa.array(["k"] * 8),
+        "partition": pa.array([1, None, 0, None, -1, 2, None, None], pa.int32()),
+        "headers": pa.array([[{"key": "h", "value": b"x"}]] * 8),
+    }
+)
+REASONS = {
+    "it has no topic": 2,
+    "its topic's name is illegal": 1,
+    "its partition is below 0": 1,
+    "its topic has no such partition": 1,
+    "it is larger than kafka.max.request.size": 1,
+}
+
+
+def bad_row_options(policy: str) -> SinkOptions:
+    return SinkOptions({"max_request_size": 250}, None, include_headers=True, on_bad_row=policy)
+
+
+def test_bad_rows_are_dropped_and_counted(taker: Taker) -> None:
+    written = sink.write_rows(iter([BAD]), bad_row_options("drop"))
+    assert written == sink.Written(2, REASONS)
+    assert [(topic, rows["value"]) for topic, rows in taker.taken] == [("a", [b"good"]), ("b", [None])]
+    assert not taker.sent
+
+
+def test_bad_rows_go_to_a_topic_with_the_reason(taker: Taker, caplog: pytest.LogCaptureFixture) -> None:
+    options = SinkOptions({"max_request_size": 2_000}, None, include_headers=True, on_bad_row="topic:dead")
+    large = pa.RecordBatch.from_pydict(
+        {"topic": ["b"], "value": [b"x" * 5_000], "partition": pa.array([1], pa.int32())}
+    )
+    written = sink.write_rows(iter([BAD.slice(3, 2), large]), options)
+    assert taker.sent[:2] == [
+        ("dead", b"3", b"k", [("h", b"x"), ("tidelog.bad-row.reason", "its topic's name is illegal"),
+                              ("tidelog.bad-row.topic", "a b")]),
+        ("dead", b"4", b"k", [("h", b"x"), ("tidelog.bad-row.reason", "its partition is below 0"),
+                              ("tidelog.bad-row.topic", "a"), ("tidelog.bad-row.partition", "-1")]),
+    ]  # fmt: skip
+    topic, value, key, headers = taker.sent[2]
+    assert (topic, key, headers[-1]) == ("dead", None, ("tidelog.bad-row.size-bytes", "5000"))
+    assert value is not None
+    assert 100 < len(value) < 1_000
+    sink.BatchWriter(options, schema(value=types.BinaryType(), topic=types.StringType()), overwrite=False).commit(
+        [written, None]
+    )
+    assert [one.getMessage() for one in caplog.records] == [
+        "onBadRow: bad rows written to topic dead: 3 (it is larger than kafka.max.request.size: 1; "
+        "its partition is below 0: 1; its topic's name is illegal: 1)"
+    ]
+
+
+def test_rows_for_one_topic_are_bad_for_their_partition_or_size_alone(taker: Taker) -> None:
+    options = SinkOptions({"max_request_size": 250}, "t", include_headers=False, on_bad_row="drop")
+    written = sink.write_rows(iter([BAD, BAD.slice(0, 0)]), options)
+    assert written.records == 5
+    assert sum(written.bad_rows.values()) == 3
