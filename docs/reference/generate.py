@@ -28,6 +28,8 @@ from tidelog.metadata.configs.broker import BROKER_CONFIGS
 from tidelog.metadata.configs.groups import GROUP_CONFIGS
 from tidelog.metadata.configs.key import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Support, Synonym
 from tidelog.metadata.configs.topic import TOPIC_CONFIGS
+from tidelog.spark import client_settings, security_settings
+from tidelog.spark.options import SINK_OPTIONS, SOURCE_OPTIONS
 
 HERE = Path(__file__).parent
 LARGEST = {ConfigType.SHORT: 32_767, ConfigType.INT: INT32_MAX, ConfigType.LONG: INT64_MAX}
@@ -387,6 +389,74 @@ def modules_api() -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
+def spark_options() -> str:
+    readers, writers = set(client_settings.CONSUMER), set(client_settings.PRODUCER)
+    used = {
+        **dict.fromkeys(client_settings.SHARED, "read and write"),
+        **dict.fromkeys(readers, "read"),
+        **dict.fromkeys((*writers, *client_settings.PARTITIONING), "write"),
+        "group.id": "read, as the client's name in the brokers' logs",
+    }
+    accepted = {**client_settings.WITHOUT_EFFECT, **security_settings.WITHOUT_EFFECT}
+    only = {key: (", ".join(f"`{one}`" for one in values if one) or "an empty value", why)
+            for key, (values, why) in client_settings.ONLY_VALUES.items()}  # fmt: skip
+    lines = [
+        NOTE,
+        "# Options of the Spark source and sink",
+        "",
+        "[From Spark's Kafka connector](../spark-from-kafka-connector.md) compares them with those of Spark's own. "
+        "Names are not case-sensitive. An unknown option is refused, with the closest one named.",
+        "",
+        "## Source",
+        "",
+        *table(("option", "meaning"), [(f"`{name}`", doc) for name, doc in SOURCE_OPTIONS.items()]),
+        "",
+        "## Sink",
+        "",
+        *table(("option", "meaning"), [(f"`{name}`", doc) for name, doc in SINK_OPTIONS.items()]),
+        "",
+        "Options of the source have no effect on a sink, nor the other way round, so that one set may serve both. "
+        "`strictOptions` refuses them.",
+        "",
+        "## Settings of the clients",
+        "",
+        "Keys of Kafka's clients stand behind `kafka.`. These are in force:",
+        "",
+        *table(("key", "for"), [(f"`kafka.{key}`", used[key]) for key in sorted(used)]),
+        "",
+        "Security, for both: "
+        + ", ".join(f"`kafka.{key}`" for key in sorted(security_settings.USED))
+        + ". [Clients of secured clusters](../security-clients.md) says what they mean, in snake case.",
+        "",
+        "These are accepted, and change nothing:",
+        "",
+        *table(("key", "why"), [(f"`kafka.{key}`", why) for key, why in sorted(accepted.items())]),
+        "",
+        "These are accepted, and the log has one warning of each, since speed or resources may depend on them in "
+        "Kafka's own clients:",
+        "",
+        *table(
+            ("key", "what is so instead"),
+            [(f"`kafka.{key}`", why) for key, why in sorted(client_settings.WITHOUT_COUNTERPART.items())],
+        ),
+        "",
+        "These are refused, unless they have the value that changes nothing:",
+        "",
+        *table(
+            ("key", "accepted value", "why"),
+            [
+                *((f"`kafka.{key}`", *only[key]) for key in sorted(only)),
+                *((f"`kafka.{key}`", "none", why) for key, why in sorted(client_settings.REFUSED.items())),
+                *(
+                    (f"`kafka.{key}`", values, "the connection would not be what it says")
+                    for key, values in sorted(security_settings.accepted_values().items())
+                ),
+            ],
+        ),
+    ]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
 def unawaited() -> list[str]:
     """The methods of asynchronous clients that are plain calls."""
     clients = [(name, getattr(aio, name)) for name in aio.__all__ if name != "Factory"]
@@ -580,6 +650,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "python.md": python_api,
     "testing.md": testing_api,
     "modules.md": modules_api,
+    "spark.md": spark_options,
 }
 """Each page of this directory, and what writes it."""
 
