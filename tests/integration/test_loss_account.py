@@ -12,6 +12,7 @@ from support.nodes.forked_command import run_command
 from tidelog import Admin, Consumer, LogTruncatedError, Producer, RecordsLostError, TopicPartition
 from tidelog.base.ids import BrokerId
 from tidelog.base.losses import Loss, LossCause, ReplicaFate
+from tidelog.client.admin.loss_administration import ReaderResumption
 from tidelog.client.core.loss_standings import Standing
 
 
@@ -141,6 +142,23 @@ def test_the_account_says_who_read_what_was_lost(cluster: Cluster, topic: str) -
     assert standings[groups["early"]] is Standing.NOT_AFFECTED
     assert standings[groups["late"]] is Standing.ON_LOST_BRANCH
     assert [(each.client_id, each.end_offset, each.has_compared) for each in readers.told] == [("late-1", 10, True)]
+    assert [(each.times_told > 0, each.resumed_offset) for each in readers.told] == [(True, None)]
+
+    # A reader that goes on says so, to the broker that told it.
+    resumption = ReaderResumption(
+        partition, loss.topic_id, position=20, leader_epoch=0, divergent_offset=10, resumed_offset=10, policy="rewind"
+    )
+    with Admin(cluster.bootstrap, client_id="late-1") as admin:
+        admin.report_resumptions([resumption])
+        (told,) = admin.describe_loss_readers([loss])[loss.id].told
+    assert (told.client_id, told.position, told.resumed_offset, told.policy) == ("late-1", 20, 10, "rewind")
+    described = run_command(
+        ["losses", "describe", loss.name, "--bootstrap", cluster.bootstrap, "--output", "json"], timeout=60
+    )
+    said = [row for line in described.stdout.splitlines() if "went_on_at" in (row := json.loads(line))]
+    assert [(row["client"], row["stood_at"], row["went_on_at"], row["policy"]) for row in said] == [
+        ("late-1", 20, 10, "rewind")
+    ]
 
 
 @pytest.mark.timeout(180)

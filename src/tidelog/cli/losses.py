@@ -316,6 +316,9 @@ def _sections(loss: Loss, readers: LossReaders) -> Iterator[Section]:
             "producer": each.producer_id,
             "last": _moment(each.last_ms),
             "kept_up_to": each.end_offset,
+            "stood_at": each.position,
+            "went_on_at": each.resumed_offset,
+            "policy": each.policy,
         }
         for each in readers.told
     ]
@@ -329,6 +332,8 @@ def _sections(loss: Loss, readers: LossReaders) -> Iterator[Section]:
 def _how(told: ToldReader) -> str:
     if told.producer_id is not None:
         return "its sequence was refused"
+    if not told.times_told:
+        return "said so itself"
     return "compared its position" if told.has_compared else "was beyond"
 
 

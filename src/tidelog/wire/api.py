@@ -110,6 +110,7 @@ class ApiKey(IntEnum):
     TELL_LOSSES = 10_002
     FETCH_LOST_RECORDS = 10_003
     DESCRIBE_TOLD_READERS = 10_004
+    REPORT_RESUMPTIONS = 10_005
 
 
 OWN_SINCE = 10_000
@@ -261,7 +262,8 @@ APIS: dict[int, Api] = {
         Api(ApiKey.ACKNOWLEDGE_LOSSES, "AcknowledgeLosses", 0, 0, 0),
         Api(ApiKey.TELL_LOSSES, "TellLosses", 0, 0, 0),
         Api(ApiKey.FETCH_LOST_RECORDS, "FetchLostRecords", 0, 0, 0),
-        Api(ApiKey.DESCRIBE_TOLD_READERS, "DescribeToldReaders", 0, 0, 0),
+        Api(ApiKey.DESCRIBE_TOLD_READERS, "DescribeToldReaders", 0, 1, 0),
+        Api(ApiKey.REPORT_RESUMPTIONS, "ReportResumptions", 0, 0, 0),
     )
 }
 """The APIs whose messages are declared, by key."""

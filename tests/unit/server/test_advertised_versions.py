@@ -91,7 +91,8 @@ ADVERTISED = {
     ApiKey.ACKNOWLEDGE_LOSSES: (0, 0, BOTH),
     ApiKey.TELL_LOSSES: (0, 0, QUORUM),
     ApiKey.FETCH_LOST_RECORDS: (0, 0, CLIENTS),
-    ApiKey.DESCRIBE_TOLD_READERS: (0, 0, CLIENTS),
+    ApiKey.DESCRIBE_TOLD_READERS: (0, 1, CLIENTS),
+    ApiKey.REPORT_RESUMPTIONS: (0, 0, CLIENTS),
 }
 """By API: the lowest and the highest version, and the listeners that offer it."""
 

@@ -308,6 +308,7 @@ WITHOUT_A_DENIAL = {
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: "where a group has not begun is -1, likewise",
     ApiKey.DESCRIBE_QUORUM: "of the metadata log alone",
     ApiKey.DESCRIBE_TOLD_READERS: "whom this broker told, of topics that may be gone by now",
+    ApiKey.REPORT_RESUMPTIONS: "what a reader says of itself; a topic that is not there is passed over",
     ApiKey.CONSUMER_GROUP_HEARTBEAT: "a topic that is not there is assigned once it is",
     ApiKey.STOP_REPLICA: "of controllers, which send no token",
     ApiKey.WRITE_TXN_MARKERS: "of coordinators, likewise",

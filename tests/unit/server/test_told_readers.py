@@ -7,9 +7,11 @@ from uuid import UUID
 from tidelog.base.ids import LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
 from tidelog.server.api.told_readers import (
     CLIENT_ID_LENGTH_MAX,
+    POLICY_LENGTH_MAX,
     READERS_MAX,
     READERS_PER_HOST_MAX,
     ReaderName,
+    Resumption,
     ToldReaders,
 )
 
@@ -72,3 +74,32 @@ def test_of_too_many_the_oldest_go() -> None:
     rows = list(readers)
     assert len(rows) == READERS_MAX
     assert rows[0].host == "host-10"
+
+
+def test_a_reader_says_where_it_goes_on() -> None:
+    readers = ToldReaders()
+    told(readers, "one", now_ms=5)
+    reader = ReaderName("one", "10.0.0.1")
+    resumption = Resumption(Offset(60), Offset(30), "rewind")
+    own_words = LeaderEpoch(9), Offset(31)
+    readers.note_resumption(FLIGHTS, TOPIC, reader, own_words, resumption, now_ms=6)
+    readers.note_resumption(
+        FLIGHTS, TOPIC, reader._replace(client_id="two"), own_words, resumption._replace(policy="x" * 999), now_ms=7
+    )
+    one, two = readers
+    # What this broker told it itself is not overwritten.
+    assert (one.count, one.leader_epoch, one.end_offset, one.last_ms) == (1, 3, 30, 6)
+    assert one.resumption == resumption
+    assert (two.count, two.leader_epoch, two.end_offset, two.has_compared) == (0, 9, 31, True)
+    assert two.resumption is not None
+    assert len(two.resumption.policy) == POLICY_LENGTH_MAX
+    told(readers, "one", now_ms=8)
+    assert [row.resumption for row in readers if row.client_id == "one"] == [resumption]
+
+
+def test_a_flood_of_resumptions_is_bounded_likewise() -> None:
+    readers = ToldReaders()
+    for number in range(3 * READERS_PER_HOST_MAX):
+        reader = ReaderName(str(number), "10.0.0.1")
+        readers.note_resumption(FLIGHTS, TOPIC, reader, AT_30, Resumption(Offset(9), Offset(9), "latest"), now_ms=0)
+    assert len(list(readers)) == READERS_PER_HOST_MAX

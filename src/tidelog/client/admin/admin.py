@@ -32,7 +32,7 @@ from tidelog.client.admin.descriptions import (
 from tidelog.client.admin.election_preview import ElectionPreview
 from tidelog.client.admin.group_descriptions import GroupDescription, GroupListing, ShareGroupOffset
 from tidelog.client.admin.log_dirs import LogDirDescription
-from tidelog.client.admin.loss_administration import LossAccount, LossReaders, keeper_of
+from tidelog.client.admin.loss_administration import LossAccount, LossReaders, ReaderResumption, keeper_of
 from tidelog.client.admin.lost_records import LostRecord, end_of, lost_records
 from tidelog.client.admin.reassignment import PartitionReassignment, ReassignmentOutcome
 from tidelog.client.admin.transaction_admin import TransactionAdmin
@@ -238,6 +238,16 @@ class Admin(TransactionAdmin):
             losses: as `describe_losses` returned them.
         """
         return self._thread.run(self._async.describe_loss_readers(losses))
+
+    def report_resumptions(self, resumptions: Iterable[ReaderResumption]) -> None:
+        """Tell the brokers that this reader goes on, though logs lost what it had read.
+
+        `describe_loss_readers` then says so. The leaders remember it for as long as they run.
+
+        Raises:
+            UnsupportedVersionError: the cluster keeps no account of losses; Apache Kafka does not.
+        """
+        self._thread.run(self._async.report_resumptions(resumptions))
 
     def acknowledge_losses(self, losses: Iterable[Loss], *, note: str = "") -> None:
         """Note in entries of the account that they are dealt with.

@@ -12,13 +12,20 @@ from tidelog.client.admin.election_preview import ElectionPreview
 from tidelog.client.admin.group_administration import GroupAdministration
 from tidelog.client.admin.log_dir_administration import LogDirAdministration
 from tidelog.client.admin.log_dirs import LogDirDescription
-from tidelog.client.admin.loss_administration import LossAccount, LossAdministration, LossReaders, keeper_of
+from tidelog.client.admin.loss_administration import (
+    LossAccount,
+    LossAdministration,
+    LossReaders,
+    ReaderResumption,
+    keeper_of,
+)
 from tidelog.client.admin.lost_records import LostRecord, end_of, lost_records
 from tidelog.client.admin.preview_administration import PreviewAdministration
 from tidelog.client.admin.reassignment import PartitionReassignment, ReassignmentOutcome
 from tidelog.client.admin.reassignment_administration import ReassignmentAdministration
 from tidelog.client.admin.replica_administration import ReplicaAdministration
 from tidelog.client.cluster import Cluster
+from tidelog.client.leader_requests import Leaders
 from tidelog.client.options import AdminConfig
 
 
@@ -77,6 +84,18 @@ class AsyncReplicaAdmin:
             losses: as `describe_losses` returned them.
         """
         return await self._of_losses().readers(list(losses))
+
+    async def report_resumptions(self, resumptions: Iterable[ReaderResumption]) -> None:
+        """Tell the brokers that this reader goes on, though logs lost what it had read.
+
+        `describe_loss_readers` then says so. The leaders remember it for as long as they run.
+
+        Raises:
+            UnsupportedVersionError: the cluster keeps no account of losses; Apache Kafka does not.
+        """
+        timeout_ms = self._config.default_api_timeout_ms
+        leaders = Leaders(self._cluster, request_timeout_ms=self._config.request_timeout_ms, timeout_ms=timeout_ms)
+        await self._of_losses().report(resumptions, leaders)
 
     async def acknowledge_losses(self, losses: Iterable[Loss], *, note: str = "") -> None:
         """Note in entries of the account that they are dealt with.

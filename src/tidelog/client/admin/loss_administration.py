@@ -14,6 +14,7 @@ from tidelog.client.admin.group_administration import GroupAdministration
 from tidelog.client.cluster import Cluster
 from tidelog.client.core.loss_standings import GroupStanding, standing_of
 from tidelog.client.core.values import CommittedOffset
+from tidelog.client.leader_requests import Leaders
 from tidelog.client.refusals import raise_first, refused
 from tidelog.net.connection import Connection
 from tidelog.wire.messages.api_10000_describe_losses import DescribeLossesRequest, DescribeLossesResponse, LossCursor
@@ -27,12 +28,18 @@ from tidelog.wire.messages.api_10004_describe_told_readers import (
     DescribeToldReadersRequest,
     DescribeToldReadersResponse,
 )
+from tidelog.wire.messages.api_10005_report_resumptions import (
+    ReportResumptionsRequest,
+    ReportResumptionsResponse,
+    ResumptionRow,
+)
 from tidelog.wire.messages.losses import loss_of
 
 R = TypeVar("R")
 
 LOSSES_PER_REQUEST_MAX = 100
 GROUPS_AT_ONCE = 16
+RESUMPTIONS_PER_REQUEST_MAX = 1_000
 
 
 class LossAccount(NamedTuple):
@@ -57,8 +64,11 @@ class ToldReader(NamedTuple):
         leader_epoch: the newest epoch that the reader's branch shares with the log, which ends at `end_offset`.
         has_compared: whether it asked where its epoch ends: it may have read nothing that is gone, as its position is
             its own. Otherwise its position was beyond that.
-        times_told: how often.
+        times_told: how often; 0 if this broker knows of it by the reader's own word alone.
         last_ms: when it was told last, since 1970; `first_ms` when first.
+        position: where it stood, if it went on and said so, as Tidelog's Spark source does; else None, as the next two.
+        resumed_offset: where it went on.
+        policy: why it went on: `rewind`, `earliest` or `latest`.
     """
 
     topic_partition: TopicPartition
@@ -73,6 +83,29 @@ class ToldReader(NamedTuple):
     times_told: int
     first_ms: int
     last_ms: int
+    position: int | None = None
+    resumed_offset: int | None = None
+    policy: str | None = None
+
+
+class ReaderResumption(NamedTuple):
+    """That a reader goes on although what it had read is gone.
+
+    Attributes:
+        position: where it stood: all below was read.
+        leader_epoch: of the record before that; None if that is not known.
+        divergent_offset: from here on what it had read is gone; None if that cannot be told.
+        resumed_offset: where it goes on.
+        policy: why it goes on, in a word, such as `rewind`.
+    """
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    position: int
+    leader_epoch: int | None
+    divergent_offset: int | None
+    resumed_offset: int
+    policy: str
 
 
 class LossReaders(NamedTuple):
@@ -235,10 +268,26 @@ class LossAdministration:
                     None if row.producer_id < 0 else row.producer_id,
                     broker_id,
                     *(row.leader_epoch, row.end_offset, row.has_compared, row.count, row.first_ms, row.last_ms),
+                    *((row.position, row.resumed_offset, row.policy) if row.resumed_offset >= 0 else ()),
                 )
                 for row in response.readers
             )
         return sorted(told, key=lambda one: one.last_ms)
+
+    async def report(self, resumptions: Iterable[ReaderResumption], leaders: Leaders) -> None:
+        by_partition = {one.topic_partition: one for one in resumptions}
+
+        async def send_request(
+            connection: Connection, partitions: list[TopicPartition]
+        ) -> dict[TopicPartition, KafkaError | None]:
+            for start in range(0, len(partitions), RESUMPTIONS_PER_REQUEST_MAX):
+                rows = [_resumption_row(by_partition[key]) for key in partitions[start:][:RESUMPTIONS_PER_REQUEST_MAX]]
+                request = ReportResumptionsRequest(resumptions=rows)
+                response = await self._request(connection, request, ReportResumptionsResponse)
+                raise_first([refused(response.error_code, "resumptions", None)])
+            return dict.fromkeys(partitions)
+
+        await leaders.request_all("report resumptions", by_partition, send_request)
 
     async def fetch_lost(self, loss: Loss, broker_id: BrokerId, position: int) -> Buffer:
         """A page of the batches that a broker keeps, from a position in bytes on; empty at the end."""
@@ -265,3 +314,15 @@ class LossAdministration:
         except UnsupportedVersionError as error:
             said = "this broker keeps no account of losses: Apache Kafka has none, and Tidelog had none at first"
             raise UnsupportedVersionError(said) from error
+
+
+def _resumption_row(one: ReaderResumption) -> ResumptionRow:
+    return ResumptionRow(
+        one.topic_id,
+        one.topic_partition.partition,
+        -1 if one.leader_epoch is None else one.leader_epoch,
+        one.position,
+        -1 if one.divergent_offset is None else one.divergent_offset,
+        one.resumed_offset,
+        one.policy,
+    )

@@ -357,6 +357,7 @@ APIS: dict[int, ServedApi] = {
     ApiKey.TELL_LOSSES: ServedApi("api_10002_tell_losses", (CONTROLLER,)),
     ApiKey.FETCH_LOST_RECORDS: ServedApi("api_10003_fetch_lost_records", (BROKER,), refuse=at_top),
     ApiKey.DESCRIBE_TOLD_READERS: ServedApi("api_10004_describe_told_readers", (BROKER,)),
+    ApiKey.REPORT_RESUMPTIONS: ServedApi("api_10005_report_resumptions", (BROKER,)),
 }
 
 READS = {key: served.refuse for key, served in APIS.items() if served.refuse is not None}

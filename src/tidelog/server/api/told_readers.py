@@ -19,6 +19,7 @@ READERS_MAX = 10_000
 READERS_PER_HOST_MAX = 1_000
 """So that no stranger makes this broker forget others."""
 CLIENT_ID_LENGTH_MAX = 200
+POLICY_LENGTH_MAX = 20
 
 
 _Key = tuple[TopicId, PartitionIndex, str, str, ProducerId | None]
@@ -29,6 +30,20 @@ class ReaderName(NamedTuple):
 
     client_id: str
     host: str
+
+
+class Resumption(NamedTuple):
+    """That a reader went on although what it had read is gone. It says so itself.
+
+    Attributes:
+        position: where it stood: all below was read.
+        resumed_offset: where it went on.
+        policy: why it went on, in a word.
+    """
+
+    position: Offset
+    resumed_offset: Offset
+    policy: str
 
 
 @dataclass(slots=True)
@@ -45,6 +60,8 @@ class ToldReader:
         count: how often it was told.
         first_ms: when it was told first, since 1970.
         last_ms: when it was told last.
+        resumption: what it said last of where it went on. A reader that says so was told somehow: by another broker,
+            or before this one started. Its epoch and `end_offset` are its own words then.
     """
 
     topic_partition: TopicPartition
@@ -58,6 +75,7 @@ class ToldReader:
     count: int
     first_ms: int
     last_ms: int
+    resumption: Resumption | None = None
 
 
 class ToldReaders:
@@ -84,6 +102,39 @@ class ToldReaders:
         """It was answered that its position is none of this log's, or where its epoch ends, or that its batch is out of
         order.
         """
+        row = self._last_told(
+            topic_partition, topic_id, reader, diverging, now_ms, has_compared=has_compared, producer_id=producer_id
+        )
+        row.leader_epoch, row.end_offset = diverging
+        row.has_compared = has_compared
+        row.count += 1
+
+    def note_resumption(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        reader: ReaderName,
+        diverging: tuple[LeaderEpoch, Offset],
+        resumption: Resumption,
+        *,
+        now_ms: int,
+    ) -> None:
+        """It says that it goes on, and where its epoch ends as it was told."""
+        row = self._last_told(topic_partition, topic_id, reader, diverging, now_ms, has_compared=True)
+        row.resumption = resumption._replace(policy=resumption.policy[:POLICY_LENGTH_MAX])
+
+    def _last_told(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        reader: ReaderName,
+        diverging: tuple[LeaderEpoch, Offset],
+        now_ms: int,
+        *,
+        has_compared: bool,
+        producer_id: ProducerId | None = None,
+    ) -> ToldReader:
+        """Its row, which is the last to be forgotten now."""
         client_id, host = reader.client_id[:CLIENT_ID_LENGTH_MAX], reader.host
         key = topic_id, topic_partition.partition, client_id, host, producer_id
         row = self._rows.pop(key, None)
@@ -93,15 +144,13 @@ class ToldReaders:
             row = ToldReader(*names, *diverging, has_compared, 0, now_ms, now_ms)
         of_host.pop(key, None)
         of_host[key] = None
-        row.leader_epoch, row.end_offset = diverging
-        row.has_compared = has_compared
-        row.count += 1
         row.last_ms = now_ms
         self._rows[key] = row
         if len(of_host) > READERS_PER_HOST_MAX:
             self._forget(next(iter(of_host)))
         elif len(self._rows) > READERS_MAX:
             self._forget(next(iter(self._rows)))
+        return row
 
     def _forget(self, key: _Key) -> None:
         del self._rows[key]

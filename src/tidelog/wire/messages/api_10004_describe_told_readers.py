@@ -7,7 +7,7 @@ from uuid import UUID
 from tidelog.wire.schema import array, boolean, field, int16, int32, int64, message, string, struct, uuid
 
 
-@message(api_key=10004, versions="0", flexible="0+")
+@message(api_key=10004, versions="0-1", flexible="0+")
 class DescribeToldReadersRequest:
     """Ask one broker: each knows whom it told itself."""
 
@@ -29,10 +29,15 @@ class ToldReaderRow:
     count: int = field(int64, doc="How often it was told.")
     first_ms: int = field(int64, doc="When it was told first, in ms since 1970.")
     last_ms: int = field(int64, doc="When it was told last.")
+    position: int = field(
+        int64, versions="1+", default=-1, ignorable=True, doc="Where it stood, as it says itself; -1: it said nothing."
+    )
+    resumed_offset: int = field(int64, versions="1+", default=-1, ignorable=True, doc="Where it went on; -1 likewise.")
+    policy: str = field(string, versions="1+", default="", ignorable=True, doc="Why it went on, in a word.")
     producer_id: int = field(int64, tag=0, default=-1, doc="Of a producer whose batch was refused; -1 for a reader.")
 
 
-@message(api_key=10004, versions="0", flexible="0+")
+@message(api_key=10004, versions="0-1", flexible="0+")
 class DescribeToldReadersResponse:
     """Who was told longest ago comes first."""
 

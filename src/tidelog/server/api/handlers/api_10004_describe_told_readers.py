@@ -1,4 +1,4 @@
-"""DescribeToldReaders 0, ours: whom this broker has told that what they read, or wrote, is gone.
+"""DescribeToldReaders 0-1, ours: whom this broker has told that what they read, or wrote, is gone.
 
 Behaviour: since this process started, and at most `READERS_MAX` of them. They are listed in turns.
 """
@@ -31,6 +31,7 @@ async def handle(
             each.topic_partition.partition,
             *(each.client_id, each.host, each.leader_epoch, each.end_offset, each.has_compared),
             *(each.count, each.first_ms, each.last_ms),
+            *(each.resumption or (-1, -1, "")),
             -1 if each.producer_id is None else each.producer_id,
         )
         async for each in in_turns(list(node.told_readers))
