@@ -28,13 +28,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="package")
-def spark() -> Iterator[SparkSession]:
+def driver_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What Spark's JVM, and the processes that it starts, print on stderr: the driver's log."""
+    return tmp_path_factory.mktemp("spark") / "driver.log"
+
+
+@pytest.fixture(scope="package")
+def spark(driver_log: Path) -> Iterator[SparkSession]:
     pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tidelog[spark-local]'")
     from tidelog.base.errors import ConfigError
+    from tidelog.demo.surroundings import stderr_into
     from tidelog.spark.session import local_session
 
     try:
-        session = local_session("tests", settings={"spark.log.level": "OFF", **BRIEF})
+        with stderr_into(driver_log):
+            session = local_session("tests", settings={"spark.log.level": "OFF", **BRIEF})
     except ConfigError as error:
         pytest.skip(str(error))
     yield session

@@ -54,6 +54,8 @@ def test_a_stale_replica_is_elected_and_everybody_is_told(spark: SparkSession, t
                 numbers.abandon()
             told = act.read_again()
             account = act.read_account()
+            losses = admin.describe_losses([ledger.TOPIC]).losses
+            readers = [one for found in admin.describe_loss_readers(losses).values() for one in found.told]
             after = act.look_at_the_end()
     finally:
         cluster.close()
@@ -69,4 +71,10 @@ def test_a_stale_replica_is_elected_and_everybody_is_told(spark: SparkSession, t
     assert books.truncated == books.told_query == books.told_consumer == books.told_producer > 0
     assert [one.partition for one in told] == [partition]
     assert told == [LostRange(partition, parts_at, parts_at + books.truncated)]
+    # The query went on then, and the account knows: from where, to where, and by which policy.
+    assert {
+        (one.client_id, one.topic_partition.partition, one.resumed_offset, one.policy)
+        for one in readers
+        if one.resumed_offset is not None
+    } == {("spark-tidelog-source", partition, parts_at, "rewind")}
     assert any(text.startswith("the operator types: tidelog elect --type unclean") for text in listener.said)

@@ -87,5 +87,6 @@ def test_from_topic_to_topic(spark: SparkSession, new_topic: NewTestTopic, new_q
 
 
 def test_a_stream_that_cannot_be_meant_does_not_start(topic: Topic, new_query: NewQuery) -> None:
-    with pytest.raises(Exception, match="a stream has no end"):
+    with pytest.raises(Exception, match="a stream has no end") as error:
         new_query(topic, endingOffsets="latest").run()
+    assert "ConfigError: option endingOffsets: a stream has no end" in str(error.value).splitlines()[0]

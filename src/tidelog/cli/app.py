@@ -77,6 +77,9 @@ COMMANDS: dict[str, str | dict[str, str]] = {
         "format": "tidelog.cli.storage:FormatStorage",
         "random-uuid": "tidelog.cli.storage:RandomUuid",
     },
+    "spark": {
+        "offsets": "tidelog.cli.spark:CheckpointOffsets",
+    },
     "demo": "tidelog.cli.demo:Demo",
     "sim": {
         "run": "tidelog.cli.sim:RunSimulations",
@@ -96,6 +99,7 @@ GROUP_HELP = {
     "features": "See and change what the whole cluster works at.",
     "log": "Look into logs: their files, their directories, the leader epochs of their replicas.",
     "storage": "Prepare the directory of a node.",
+    "spark": "Look into the checkpoints of Spark's queries.",
     "sim": "Run nodes on a virtual clock, and let things go wrong.",
 }
 

@@ -6,9 +6,38 @@ TYPE_CHECKING = False  # Spark starts processes that import this package and wai
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+    from tidelog.spark.listeners import GroupCommitter, LossListener
+    from tidelog.spark.offsets import CheckpointError
+    from tidelog.spark.progress import SourceLag, lag, with_lag
+    from tidelog.spark.query_losses import QueryLoss, losses
+    from tidelog.spark.tags import Tagged, find_tag
 
-_HOMES: dict[str, str] = {}
+__all__ = [
+    "CheckpointError",
+    "GroupCommitter",
+    "LossListener",
+    "QueryLoss",
+    "SourceLag",
+    "Tagged",
+    "find_tag",
+    "lag",
+    "losses",
+    "register",
+    "with_lag",
+]
+
+_HOMES: dict[str, str] = {
+    "CheckpointError": "offsets",
+    "GroupCommitter": "listeners",
+    "LossListener": "listeners",
+    "QueryLoss": "query_losses",
+    "SourceLag": "progress",
+    "Tagged": "tags",
+    "find_tag": "tags",
+    "lag": "progress",
+    "losses": "query_losses",
+    "with_lag": "progress",
+}
 """Public names that have a module of their own in this package."""
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidelog import Admin, ConfigResource, Consumer
+from tidelog import Admin, ConfigResource, Consumer, UnsupportedVersionError
 from tidelog.base.errors import Code, KafkaError, NetworkError, TidelogError, TimedOutError, UnknownTopicError, refusal
-from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
+from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition, parse_uuid
 from tidelog.client.core.positions import EpochEnd, Questions
 from tidelog.spark.client_settings import admin_settings, client_arguments
 from tidelog.spark.options import PLAN_PATIENCE_MS, SourceOptions
 from tidelog.spark.plan import ClusterFacts
 from tidelog.spark.truncation import PartitionFacts
+
+if TYPE_CHECKING:
+    from tidelog.spark.planner import Resumption
 
 R = TypeVar("R")
 logger = logging.getLogger("tidelog.spark")
@@ -136,6 +139,28 @@ class RealCluster:
             logger.debug("waiting for records: %s", error)
             self._stop_waiting()
             self.pause(wait_ms)
+
+    def report(self, resumed: Mapping[TopicPartition, Resumption], policy: str) -> None:
+        from tidelog.client.admin.loss_administration import ReaderResumption
+
+        known = {key: at for key, at in resumed.items() if at.loss.topic_id is not None}
+        try:
+            self._admin.report_resumptions(
+                ReaderResumption(
+                    key,
+                    TopicId(parse_uuid(str(at.loss.topic_id))),
+                    position=at.loss.position.offset,
+                    leader_epoch=at.loss.position.leader_epoch,
+                    divergent_offset=at.loss.resume_offset,
+                    resumed_offset=at.offset,
+                    policy=policy,
+                )
+                for key, at in known.items()
+            )
+        except UnsupportedVersionError:
+            pass  # Apache Kafka keeps no account of losses
+        except TidelogError as error:
+            logger.warning("the account of losses was not told that this query went on: %s", error)
 
     def _stop_waiting(self) -> None:
         self._awaited = {}

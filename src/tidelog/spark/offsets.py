@@ -60,12 +60,14 @@ class Loss(NamedTuple):
         resume_offset: the first offset that it has not read, or must read again: for `truncated` the divergent
             offset. None if it cannot be told.
         topic_id: of the topic that the position was in, as Kafka prints it.
+        in_replay: the batch before ran again, went on at `resume_offset` itself, and ended where it should.
     """
 
     cause: str
     position: ReadPosition
     resume_offset: Offset | None
     topic_id: str | None = None
+    in_replay: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,12 @@ class StreamOffset:
     positions: Mapping[TopicPartition, ReadPosition] = field(default_factory=dict)
     begin: Mapping[TopicPartition, ReadPosition] = field(default_factory=dict)
     losses: Mapping[TopicPartition, Loss] = field(default_factory=dict)
+
+    def resumed(self, partition: TopicPartition) -> Offset | None:
+        """Where the query went on after the loss of a partition; None if there is no such partition any more."""
+        if self.losses[partition].in_replay:
+            return self.losses[partition].resume_offset
+        return self.begin[partition].offset if partition in self.begin else None
 
     def to_json(self) -> Json:
         """The canonical form: equal offsets give equal text."""
@@ -140,6 +148,8 @@ def _position_json(position: ReadPosition) -> Json:
 def _loss_json(loss: Loss) -> Json:
     entry = _position_json(loss.position)
     entry |= {"cause": loss.cause, "id": loss.topic_id, "resumeOffset": loss.resume_offset}
+    if loss.in_replay:
+        entry["inReplay"] = True
     return dict(sorted(entry.items()))
 
 
@@ -178,6 +188,7 @@ def _parse_loss(entry: Mapping[str, object]) -> Loss:
         _parse_position(entry),
         None if resume is None else Offset(_number(resume)),
         _parse_id(entry["id"]),
+        entry.get("inReplay", False) is True,
     )
 
 

@@ -36,6 +36,7 @@ SOURCE_OPTIONS = {
     "endingOffsets": "batch only: latest or JSON, as in startingOffsets",
     "failOnDataLoss": "true: onTruncation=fail; false: onTruncation=rewind, and offsets out of range are moved into it",
     "onTruncation": "what to do when records are gone that were read or stood past: fail, rewind, earliest or latest",
+    "checkpoint": "the query's checkpointLocation: onTruncation=rewind does not rewind a query that keeps state there",
     "minPartitions": "tasks to aim at in a batch",
     "maxRecordsPerPartition": "records that one task reads at most",
     "maxOffsetsPerTrigger": "records of one micro-batch at most",
@@ -131,6 +132,19 @@ class BatchLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpointed:
+    """Where to look for state before a rewind.
+
+    Attributes:
+        location: the query's `checkpointLocation`.
+        refuses: whether state forbids the rewind. Under `failOnDataLoss=false` nothing does.
+    """
+
+    location: str
+    refuses: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SourceOptions:
     """What was asked of the source, checked."""
 
@@ -143,6 +157,7 @@ class SourceOptions:
     limits: BatchLimits
     retries: Retries
     include_headers: bool
+    checkpoint: Checkpointed | None = None
     include_leader_epoch: bool = False
 
 
@@ -224,6 +239,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
             pause_ms=read.parsed("fetchOffset.retryIntervalMs", _number, 100 if tries is None else 10),
         ),
         include_headers=read.parsed("includeHeaders", _boolean, False),
+        checkpoint=_checkpointed(read, OnTruncation(policy), fail=fail),
         include_leader_epoch=read.parsed("includeLeaderEpoch", _boolean, False),
     )
 
@@ -392,6 +408,18 @@ def _topics(read: _Reader) -> Topics:
         said = "none is given" if not given else f"there are {' and '.join(given)}"
         raise ConfigError(f"exactly one of the options assign, subscribe and subscribePattern is needed; {said}")
     return read.parsed(given[0], {"assign": _assign, "subscribe": _subscribe}.get(given[0], _pattern), Topics())
+
+
+def _checkpointed(read: _Reader, policy: OnTruncation, *, fail: bool) -> Checkpointed | None:
+    location = read.text("checkpoint")
+    if location is None:
+        return None
+    if policy is not OnTruncation.REWIND:
+        raise ConfigError(
+            f"option checkpoint is for onTruncation=rewind, and it is {policy.value}: leave one of them out, or change "
+            "it. It is not checkpointLocation, which belongs to writeStream"
+        )
+    return Checkpointed(location, refuses=fail)
 
 
 def _latest_without_match(read: _Reader) -> bool:

@@ -123,6 +123,12 @@ class Bound:
             )
         return Offset(nearest)
 
+    def is_moved(self, partition: TopicPartition, offset: Offset) -> bool:
+        """Whether `resolve` took another offset than the one that was given."""
+        if self.timestamp_of(partition) is not None or self.offsets is None:
+            return False
+        return self.offsets[partition] not in (LATEST, EARLIEST, offset)
+
 
 class Range(NamedTuple):
     """What one task reads: [start_offset, end_offset) of a partition.

@@ -6,12 +6,13 @@ It asks the cluster, lets the pure functions of `plan` and `truncation` decide, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.client.core.positions import UNDEFINED_MS_MAX, Questions
-from tidelog.spark.offsets import Json, Loss, ReadPosition, StreamOffset
+from tidelog.spark.checkpoints import TIDELOG, Checkpoint
+from tidelog.spark.offsets import CheckpointError, Json, Loss, ReadPosition, StreamOffset
 from tidelog.spark.options import SourceOptions
 from tidelog.spark.plan import (
     Bound,
@@ -26,15 +27,18 @@ from tidelog.spark.plan import (
     split,
 )
 from tidelog.spark.pushdown import Wanted
+from tidelog.spark.tags import OFFSET_OUT_OF_RANGE, tagged_text
 from tidelog.spark.truncation import (
     CannotTellError,
     OnTruncation,
     PartitionFacts,
+    StatefulRewindError,
     StreamTruncatedError,
     examine,
     is_ahead,
     place,
     resume_offset,
+    went_on_text,
 )
 
 R = TypeVar("R")
@@ -42,6 +46,22 @@ logger = logging.getLogger("tidelog.spark")
 
 IDLE_WAIT_MS_MAX = 100
 """How long planning waits for records when there are none. Longer would hold up the other sources of a query."""
+
+
+STATE_IS_WRONG_AFTER = frozenset({"truncated", "recreated"})
+"""Causes of losses of which the records were counted before."""
+
+
+class Resumption(NamedTuple):
+    """That the query went on after a truncation.
+
+    Attributes:
+        loss: where it stood, and where the log parts from what it had read.
+        offset: where it went on.
+    """
+
+    loss: Loss
+    offset: Offset
 
 
 class PlannedCluster(Protocol):
@@ -69,6 +89,10 @@ class PlannedCluster(Protocol):
 
     def wait_for_records(self, offsets: Mapping[TopicPartition, Offset], wait_ms: int) -> None:
         """Return when one of the partitions has a record at or above its offset, or after `wait_ms`."""
+        ...
+
+    def report(self, resumed: Mapping[TopicPartition, Resumption], policy: str) -> None:
+        """Let the account of losses know that this reader went on. Where there is no such account, nothing happens."""
         ...
 
     def close(self) -> None: ...
@@ -107,7 +131,13 @@ def _bound_offsets(
     bound.check_partitions(facts.partitions)
     timestamps = {key: at for key in facts.partitions if (at := bound.timestamp_of(key)) is not None}
     found = cluster.offsets_at(timestamps) if timestamps else {}
-    return {key: bound.resolve(key, now, found.get(key), clamp=options.clamp) for key, now in facts.partitions.items()}
+    offsets = {
+        key: bound.resolve(key, now, found.get(key), clamp=options.clamp) for key, now in facts.partitions.items()
+    }
+    for key, offset in sorted(offsets.items()):
+        if bound.is_moved(key, offset):
+            logger.warning("%s", moved_text(bound, key, offset, facts.partitions[key]))
+    return offsets
 
 
 def batch_ranges(options: SourceOptions, cluster: PlannedCluster, wanted: Wanted | None = None) -> list[Range]:
@@ -170,7 +200,12 @@ class StreamPlanner:
         # What the last batch could not read of what its offsets say, by where it should have ended. The next one
         # makes up for it, even if the records are back by then (two unclean elections can do that).
         self.cut_short: dict[TopicPartition, tuple[ReadPosition, Loss]] = {}
+        # Losses to retention within a batch that ran again, by where it ended: nothing of them is in its offsets, so
+        # the next batch's say so.
+        self.left_out: dict[TopicPartition, tuple[ReadPosition, Loss]] = {}
         self.behind_since_ms: dict[TopicPartition, int] = {}
+        self._told: dict[TopicPartition, Loss] = {}
+        self._has_found_checkpoint = options.checkpoint is None
 
     def prepare_available_now(self) -> None:
         """From now on, nothing is read that is not there now (Trigger.AvailableNow)."""
@@ -190,6 +225,7 @@ class StreamPlanner:
             CheckpointError: `start` is not ours.
         """
         before = StreamOffset.from_json(start)
+        self._find_checkpoint(start)
         self.positions = before.positions
         after = self.cluster.patiently("plan a micro-batch", lambda: self._next(before, record_limit))
         if after is None and self.target is None and before.positions:
@@ -197,8 +233,67 @@ class StreamPlanner:
             after = self.cluster.patiently("plan a micro-batch", lambda: self._next(before, record_limit))
         if after is None:
             return start
+        if after.losses:
+            self._go_on(start, after)
         self.positions = after.positions
         return after.to_json()
+
+    def _go_on(self, start: Json, after: StreamOffset) -> None:
+        """Say that the query goes on after losses: in the driver's log, and to the cluster. Each of them once.
+
+        Raises:
+            StatefulRewindError: it is not to go on, since its state counted what is gone.
+        """
+        facts = self.facts.partitions if self.facts is not None else {}
+        counted = {key: loss for key, loss in after.losses.items() if loss.cause in STATE_IS_WRONG_AFTER}
+        operators = self._operators(start) if counted else None
+        given = self.options.checkpoint
+        if operators and given is not None and given.refuses:
+            raise StatefulRewindError(counted, facts, checkpoint=given.location, operators=operators)
+        policy = self.options.on_truncation
+        resumed: dict[TopicPartition, Resumption] = {}
+        for key, loss in sorted(after.losses.items()):
+            if self._told.get(key) == loss:
+                continue
+            self._told[key] = loss
+            offset = after.resumed(key)
+            logger.warning("%s", went_on_text(key, loss, offset, policy, facts.get(key), operators=operators))
+            if loss.cause == "truncated" and offset is not None:
+                resumed[key] = Resumption(loss, offset)
+        if resumed:
+            self.cluster.report(resumed, policy.value)
+
+    def _find_checkpoint(self, start: Json) -> None:
+        """A wrong path is found at the start, and not by the first truncation.
+
+        Raises:
+            CheckpointError: there is no checkpoint, or it is another query's.
+        """
+        given = self.options.checkpoint
+        if given is not None and given.refuses and not self._has_found_checkpoint:
+            checkpoint = Checkpoint(given.location)
+            if StreamOffset.from_json(start).topic_ids:
+                operators_of(checkpoint, start)
+            else:
+                checkpoint.planned()
+        self._has_found_checkpoint = True
+
+    def _operators(self, start: Json) -> Sequence[str] | None:
+        """What keeps state in the query; None if that is not known.
+
+        Raises:
+            CheckpointError: the option checkpoint names one that is not this query's, or cannot be read.
+        """
+        given = self.options.checkpoint
+        if given is None:
+            return None
+        try:
+            return operators_of(Checkpoint(given.location), start)
+        except CheckpointError as error:
+            if given.refuses:
+                raise
+            logger.warning("option checkpoint: %s", error)
+            return None
 
     def _wait(self, positions: Mapping[TopicPartition, ReadPosition]) -> None:
         partitions = self.facts.partitions if self.facts is not None else {}
@@ -211,10 +306,14 @@ class StreamPlanner:
     def _next(self, before: StreamOffset, record_limit: int | None) -> StreamOffset | None:
         self.facts = facts = self.cluster.facts(before.topic_ids)
         losses = self._losses(before.positions, before.topic_ids, facts)
+        losses |= self._before_they_were_found(before, facts)
         for key, (position, loss) in self.cut_short.items():
             if before.positions.get(key) == position:
                 losses[key] = _farther_back(loss, losses.get(key, loss))
         begin = self._new_begins(before, facts, losses)
+        for key, (position, loss) in self.left_out.items():
+            if before.positions.get(key) == position and key not in losses:
+                losses[key], begin[key] = loss, position
         positions = {
             key: begin.get(key) or before.positions[key]
             for key in sorted(facts.partitions)
@@ -283,12 +382,18 @@ class StreamPlanner:
             losses = self._losses({key: pair[1] for key, pair in pairs.items()}, last.topic_ids, facts)
             losses = {**self._removed(pairs, facts, losses), **losses}
             left = dict(pairs)
-            self.cut_short = {}
+            self.cut_short, self.left_out = {}, {}
             for key, loss in losses.items():
-                logger.warning("%s: a part of the batch cannot be read again: %s", key, loss)
+                logger.warning(
+                    "%s: a batch that runs again cannot read all it should (%s); the one after it says what is lost",
+                    key,
+                    loss.cause,
+                )
                 left[key] = _what_is_left(*pairs[key], loss)
                 if left[key][1] != pairs[key][1]:
                     self.cut_short[key] = pairs[key][1], loss
+                elif loss.cause == "retention":
+                    self.left_out[key] = pairs[key][1], loss._replace(in_replay=True)
             return _split(self.options, facts, last.topic_ids, left)
 
         return self.cluster.patiently("plan the ranges of a micro-batch", plan)
@@ -320,6 +425,22 @@ class StreamPlanner:
                 self.valid_at[key] = positions[key], facts.partitions[key].leader_epoch
             else:
                 losses[key] = loss._replace(topic_id=topic_ids.get(key.topic))
+        if losses and self.options.on_truncation is OnTruncation.FAIL:
+            raise StreamTruncatedError(losses, facts.partitions)
+        return losses
+
+    def _before_they_were_found(self, before: StreamOffset, facts: ClusterFacts) -> dict[TopicPartition, Loss]:
+        """Losses to retention in partitions that were added to a topic, and emptied before the query found them."""
+        losses = {
+            key: Loss("retention", ReadPosition(Offset(0)), now.log_start_offset, before.topic_ids[key.topic])
+            for key, now in facts.partitions.items()
+            if now.log_start_offset > 0
+            and key not in before.positions
+            and not self.options.topics.partitions  # assign: the user has added it
+            and before.topic_ids.get(key.topic) is not None
+            and before.topic_ids[key.topic] == facts.topic_ids.get(key.topic)
+            and (self.target is None or key in self.target)
+        }
         if losses and self.options.on_truncation is OnTruncation.FAIL:
             raise StreamTruncatedError(losses, facts.partitions)
         return losses
@@ -359,6 +480,46 @@ class StreamPlanner:
         if removed and self.options.on_truncation is OnTruncation.FAIL:
             raise StreamTruncatedError(removed, facts.partitions)
         return removed
+
+
+def moved_text(bound: Bound, partition: TopicPartition, offset: Offset, facts: PartitionFacts) -> str:
+    """That an offset of the options lies outside the log (failOnDataLoss=false), as a line of the driver's log."""
+    assert bound.offsets is not None
+    asked = bound.offsets[partition]
+    details = {
+        "asked": asked,
+        "endOffset": facts.end_offset,
+        "logStartOffset": facts.log_start_offset,
+        "option": bound.option,
+        "partition": partition.partition,
+        "taken": offset,
+        "topic": partition.topic,
+        "v": 1,
+    }
+    return (
+        f"{bound.option}: offset {asked} of {partition} lies outside what there is, [{facts.log_start_offset}, "
+        f"{facts.end_offset}]; {offset} is taken in its place (failOnDataLoss=false). "
+        f"{tagged_text(OFFSET_OUT_OF_RANGE, details)}"
+    )
+
+
+def operators_of(checkpoint: Checkpoint, start: Json) -> list[str]:
+    """What keeps state in the query whose newest batches end at `start`.
+
+    Raises:
+        CheckpointError: the checkpoint is of another query, or there is none.
+    """
+    for number in reversed(checkpoint.planned()[-2:]):
+        try:
+            ends = [one.stream for one in checkpoint.sources(number) if one.connector == TIDELOG]
+        except FileNotFoundError:
+            continue
+        if StreamOffset.from_json(start) in ends:
+            return checkpoint.operators()
+    raise CheckpointError(
+        f"checkpoint {checkpoint.location} is of another query: its newest batches do not end where this query "
+        "stands. Give the path that is this query's checkpointLocation"
+    )
 
 
 def _farther_back(one: Loss, other: Loss) -> Loss:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import queue
 import threading
 import time
@@ -17,6 +16,7 @@ from tidelog.spark.options import SourceOptions
 from tidelog.spark.plan import Range
 from tidelog.spark.range_check import RangeCheck, RangeNotReadError
 from tidelog.spark.rows import RowsBuilder
+from tidelog.spark.tags import LOG_TRUNCATION, tagged_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,10 +45,10 @@ class TaskTruncatedError(LogTruncatedError):
             "partition": piece.partition.partition,
             "topic": piece.partition.topic,
         }
-        told = {"losses": [loss], "v": 1}
         self._set(
-            f"[LOG_TRUNCATION]{json.dumps(told, sort_keys=True)}\n"
-            f"while {piece.partition} was read from {piece.start_offset} to {piece.end_offset}: {cause} "
+            f"{tagged_text(LOG_TRUNCATION, {'losses': [loss], 'v': 1})}\n"
+            f"while {piece.partition} was read from {piece.start_offset} to {piece.end_offset}: "
+            f"{str(cause).partition('. Undo')[0].removesuffix('.')}. "
             "Restart the query: its checkpoint is as it was before this batch, and onTruncation says what is done.",
             piece.partition,
             position=piece.start_offset,

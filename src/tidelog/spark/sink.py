@@ -19,6 +19,7 @@ from tidelog.spark import exactly_once
 from tidelog.spark.clients import borrowed_producer
 from tidelog.spark.options import SinkOptions
 from tidelog.spark.sink_decisions import Writing
+from tidelog.spark.workers import worded_errors
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -88,7 +89,8 @@ class ExactlyOnceBatchWriter(BatchWriter):
         return _write_exactly_once(iterator, self.options, self.writing)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        exactly_once.commit(messages, self.options)
+        with worded_errors():
+            exactly_once.commit(messages, self.options)
         _tell_of_bad_rows(messages, self.options)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -120,7 +122,8 @@ class ExactlyOnceStreamWriter(StreamWriter):
         return _write_exactly_once(iterator, self.options, None)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        exactly_once.commit(messages, self.options)
+        with worded_errors():
+            exactly_once.commit(messages, self.options)
         _tell_of_bad_rows(messages, self.options)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -153,6 +156,7 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
         raise ConfigError("say where to write: option topic for all rows, or a column topic")
 
 
+@worded_errors()
 def write_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> Written:
     """Write all rows, and return when the brokers have them (as `kafka.acks` says).
 
@@ -179,6 +183,7 @@ def _tell_of_bad_rows(messages: Iterable[WriterCommitMessage | None], options: S
         logger.warning("%s", told_of(counts, options.on_bad_row))
 
 
+@worded_errors()
 def _write_exactly_once(
     batches: Iterator[pa.RecordBatch], options: SinkOptions, writing: Writing | None
 ) -> exactly_once.Prepared:

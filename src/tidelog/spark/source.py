@@ -24,6 +24,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from tidelog.base.errors import TidelogError
 from tidelog.spark.cluster import RealCluster
 from tidelog.spark.offsets import Json, StreamOffset
 from tidelog.spark.options import optional_columns, sink_options, source_options
@@ -33,6 +34,7 @@ from tidelog.spark.pushdown import Wanted, wanted_by
 from tidelog.spark.reading import read_range
 from tidelog.spark.rows import arrow_schema, spark_schema
 from tidelog.spark.sink import BatchWriter, ExactlyOnceBatchWriter, ExactlyOnceStreamWriter, StreamWriter
+from tidelog.spark.workers import log_to_stderr, worded_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,23 +49,27 @@ class TidelogSource(DataSource):
         return "tidelog"
 
     def schema(self) -> StructType:
-        return spark_schema(**optional_columns(self.options))
+        with worded_errors():
+            return spark_schema(**optional_columns(self.options))
 
     def reader(self, schema: StructType) -> BatchReader:
         kind = FilteringBatchReader if _pushes_filters() else BatchReader
-        return kind(dict(self.options), schema)
+        with worded_errors():
+            return kind(dict(self.options), schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
         return StreamReader(dict(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        options = sink_options(self.options, streaming=False)
-        kind = BatchWriter if options.exactly_once is None else ExactlyOnceBatchWriter
-        return kind(options, schema, overwrite=overwrite)
+        with worded_errors():
+            options = sink_options(self.options, streaming=False)
+            kind = BatchWriter if options.exactly_once is None else ExactlyOnceBatchWriter
+            return kind(options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
-        options = sink_options(self.options, streaming=True)
-        return (StreamWriter if options.exactly_once is None else ExactlyOnceStreamWriter)(options, schema)
+        with worded_errors():
+            options = sink_options(self.options, streaming=True)
+            return (StreamWriter if options.exactly_once is None else ExactlyOnceStreamWriter)(options, schema)
 
 
 class RangePartition(InputPartition):
@@ -83,16 +89,18 @@ class BatchReader(DataSourceReader):
         self.wanted = Wanted()
 
     def partitions(self) -> list[InputPartition]:
+        log_to_stderr()
         cluster = RealCluster(self.options)
         try:
-            return [RangePartition(piece) for piece in batch_ranges(self.options, cluster, self.wanted)]
+            with worded_errors():
+                return [RangePartition(piece) for piece in batch_ranges(self.options, cluster, self.wanted)]
         finally:
             cluster.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, RangePartition):
             return iter(())  # Spark's stand-in where there are no partitions
-        return read_range(partition.piece, self.options, self.schema)
+        return _worded(read_range(partition.piece, self.options, self.schema))
 
 
 class FilteringBatchReader(BatchReader):
@@ -117,9 +125,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batch after micro-batch, and reads."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        self.options = source_options(options, streaming=True)
-        self.schema = arrow_schema(schema)
         self._planner: StreamPlanner | None = None
+        self._refusal: TidelogError | None = None
+        try:
+            self.options = source_options(options, streaming=True)
+            self.schema = arrow_schema(schema)
+        except TidelogError as error:
+            # Spark's runner trips over an error that comes from here (`UnboundLocalError: … 'reader'`), and words that.
+            self._refusal = error
+
+    def _check(self) -> None:
+        with worded_errors():
+            if self._refusal is not None:
+                raise self._refusal
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_planner": None}
@@ -127,32 +145,39 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def planner(self) -> StreamPlanner:
         if self._planner is None:
+            self._check()
+            log_to_stderr()
             self._planner = StreamPlanner(self.options, RealCluster(self.options))
         return self._planner
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        self._check()
         limit = self.options.limits.batch_records_max
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self.planner.prepare_available_now()
+        with worded_errors():
+            self.planner.prepare_available_now()
 
     def initialOffset(self) -> Json:  # noqa: N802
+        self._check()
         # A constant: where to start is decided, and written down, together with where the first batch ends.
         return StreamOffset().to_json()
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
-        return self.planner.next_offset(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        with worded_errors():
+            return self.planner.next_offset(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
         return self.planner.lag()
 
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
-        return [RangePartition(piece) for piece in self.planner.ranges(start, end)]
+        with worded_errors():
+            return [RangePartition(piece) for piece in self.planner.ranges(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangePartition)
-        return read_range(partition.piece, self.options, self.schema)
+        return _worded(read_range(partition.piece, self.options, self.schema))
 
     def commit(self, end: Json) -> None:
         """Spark's checkpoint is where offsets are kept."""
@@ -161,3 +186,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._planner is not None:
             self._planner.cluster.close()
             self._planner = None
+
+
+def _worded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with worded_errors():
+        yield from batches

@@ -6,8 +6,7 @@ answer, so that whoever drives it can ask for many partitions in one request.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from tidelog.base.invariant import invariant
 from tidelog.client.core.positions import PositionStatus, Questions, Truncated, Undefined, validate
 from tidelog.records.lineage import LeaderEpochLineage
 from tidelog.spark.offsets import LINEAGE_LENGTH_MAX, Loss, ReadPosition
+from tidelog.spark.tags import LOG_TRUNCATION, tagged_text
 
 
 class PartitionFacts(NamedTuple):
@@ -157,6 +157,100 @@ def resume_offset(loss: Loss, on_truncation: OnTruncation, facts: PartitionFacts
     return facts.log_start_offset
 
 
+class Consequences(NamedTuple):
+    """What going on after a loss does to the results. Counts are of offsets, and upper bounds.
+
+    Attributes:
+        gone_count: of the offsets that the query had read, those that are gone: results may still count them.
+        read_again_count: of the offsets that the query had read, those that are still there and are read again.
+        skipped_count: offsets that are never read.
+    """
+
+    gone_count: int
+    read_again_count: int
+    skipped_count: int
+
+
+def consequences_of(loss: Loss, resumed: Offset | None) -> Consequences:
+    """What it means to go on at `resumed`; None: there is no such partition any more."""
+    stood = loss.position.offset
+    if loss.cause == "retention":
+        return Consequences(0, 0, 0 if resumed is None else max(0, resumed - stood))
+    if loss.cause != "truncated" or resumed is None:
+        return Consequences(stood, 0, 0)  # nothing of the old topic is read again, whatever the new one holds
+    parted = loss.resume_offset
+    if parted is None:  # all may be gone, and each that is read again may be one of those
+        return Consequences(stood, max(0, stood - resumed), max(0, resumed - stood))
+    return Consequences(max(0, stood - parted), max(0, parted - resumed), max(0, resumed - parted))
+
+
+_WORDS = {
+    "truncated": "was truncated, and records that this query stood past are gone",
+    "retention": "lost records to retention before this query read them",
+    "recreated": "is another topic of the same name than the one that this query read",
+    "missing": "does not exist any more",
+}
+
+
+def went_on_text(
+    partition: TopicPartition,
+    loss: Loss,
+    resumed: Offset | None,
+    on_truncation: OnTruncation,
+    facts: PartitionFacts | None,
+    *,
+    operators: Sequence[str] | None,
+) -> str:
+    """The line of the driver's log that says that a query goes on after a loss. A tag with JSON ends it.
+
+    Args:
+        partition: which lost records.
+        loss: what it lost.
+        resumed: where the query goes on; None: the partition is no more.
+        on_truncation: why it goes on.
+        facts: of the partition, now.
+        operators: what keeps state in the query; None if nobody looked.
+    """
+    effects = consequences_of(loss, resumed)
+    entry = _loss_json(partition, loss, facts) | {
+        "goneCount": effects.gone_count,
+        "readAgainCount": effects.read_again_count,
+        "resumedOffset": resumed,
+        "skippedCount": effects.skipped_count,
+    }
+    too_many = effects.gone_count + (0 if loss.resume_offset is None else effects.read_again_count)
+    if operators:
+        state = f" Its state counts up to {too_many} records too many: {', '.join(operators)}."
+    elif operators is None:
+        state = (
+            " Its state was not checked (option checkpoint): aggregates, joins and deduplications count up to "
+            f"{too_many} records too many."
+        )
+    else:
+        state = " It keeps no state."
+    counted = [
+        f"at most {count} offsets {what}"
+        for count, what in (
+            (effects.gone_count, "that it had read are gone, and its results may still count them"),
+            (effects.read_again_count, "that it had read are read again"),
+            (effects.skipped_count, "are skipped"),
+        )
+        if count
+    ]
+    where = "leaves it out from here on" if resumed is None else f"goes on at offset {resumed}"
+    words = (
+        f"{partition} {_WORDS[loss.cause]}; the query stood at offset {loss.position.offset} and {where} "
+        f"(onTruncation={on_truncation.value}){': ' if counted else ''}{'; '.join(counted)}."
+    )
+    details = {
+        "losses": [entry],
+        "onTruncation": on_truncation.value,
+        "operators": None if operators is None else list(operators),
+        "v": 1,
+    }
+    return f"{words}{state if too_many else ''} {tagged_text(LOG_TRUNCATION, details)}"
+
+
 class StreamTruncatedError(LogTruncatedError):
     """Records that the query has read, or stood past, are gone. The text carries `[LOG_TRUNCATION]{json}`, on one line.
 
@@ -167,22 +261,59 @@ class StreamTruncatedError(LogTruncatedError):
     def __init__(self, losses: Mapping[TopicPartition, Loss], facts: Mapping[TopicPartition, PartitionFacts]) -> None:
         entries = [_loss_json(key, loss, facts.get(key)) for key, loss in sorted(losses.items())]
         partition, loss = min(losses.items())
-        words = {
-            "truncated": "was truncated, and records that this query stood past are gone",
-            "retention": "lost records to retention before this query read them",
-            "recreated": "is another topic of the same name than the one that this query read",
-            "missing": "does not exist any more",
-        }[loss.cause]
         others = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
         self._set(
-            f"[LOG_TRUNCATION]{json.dumps({'losses': entries, 'v': 1}, sort_keys=True)}\n"
-            f"{partition}{others} {words}; the query stood at offset {loss.position.offset}. Undo what came from the "
-            "lost records, then restart the query with onTruncation=rewind, earliest or latest.",
+            f"{tagged_text(LOG_TRUNCATION, {'losses': entries, 'v': 1} | self._more())}\n"
+            f"{partition}{others} {_WORDS[loss.cause]}; the query stood at offset {loss.position.offset}. "
+            f"{self._remedy(loss)}",
             partition,
             position=loss.position.offset,
             divergent_offset=loss.resume_offset,
             leader_epoch=loss.position.leader_epoch,
             log_start_offset=None if facts.get(partition) is None else facts[partition].log_start_offset,
+        )
+
+    def _more(self) -> dict[str, object]:
+        """What the tag says beside the losses."""
+        return {}
+
+    def _remedy(self, loss: Loss) -> str:
+        if loss.cause == "retention":
+            return (
+                "Nothing that it read is wrong. Restart the query with onTruncation=rewind: it goes on at offset "
+                f"{loss.resume_offset}, where the log starts."
+            )
+        return (
+            "Undo what came from the lost records, then restart the query with onTruncation=rewind, earliest or latest."
+        )
+
+
+class StatefulRewindError(StreamTruncatedError):
+    """A query under `onTruncation=rewind` counted, in its state, records that are gone. Spark cannot uncount them.
+
+    Its text is that of `StreamTruncatedError`, and names the operators. Nothing was skipped, nothing read again.
+    """
+
+    def __init__(
+        self,
+        losses: Mapping[TopicPartition, Loss],
+        facts: Mapping[TopicPartition, PartitionFacts],
+        *,
+        checkpoint: str,
+        operators: Sequence[str],
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.operators = tuple(operators)
+        super().__init__(losses, facts)
+
+    def _more(self) -> dict[str, object]:
+        return {"checkpoint": self.checkpoint, "operators": list(self.operators)}
+
+    def _remedy(self, loss: Loss) -> str:
+        return (
+            f"It does not rewind, since {self.checkpoint} has state that counted them: {', '.join(self.operators)}. "
+            "Compute the results anew with a new checkpointLocation; or restart without the option checkpoint, or with "
+            "failOnDataLoss=false, if results may be wrong by that much."
         )
 
 

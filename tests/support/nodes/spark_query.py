@@ -71,6 +71,8 @@ class Query:
     checkpoint: Path
     options: Mapping[str, str]
     batches: Batches = field(default_factory=dict)
+    name: str | None = None
+    on_batch: Callable[[int], object] = lambda batch_id: None
 
     def run(self, **more: str) -> None:
         """Read what there is now, then stop. Raises what the query failed with."""
@@ -87,9 +89,11 @@ class Query:
     def _writer(self, **more: str) -> Any:
         frame = self.spark.readStream.format("tidelog").options(**{**self.options, **more}).load()
         rows = frame.selectExpr("partition", "offset", "cast(value as string) as value")
-        return rows.writeStream.foreachBatch(self._keep).option("checkpointLocation", str(self.checkpoint))
+        writer = rows.writeStream.foreachBatch(self._keep).option("checkpointLocation", str(self.checkpoint))
+        return writer if self.name is None else writer.queryName(self.name)
 
     def _keep(self, frame: DataFrame, batch_id: int) -> None:
+        self.on_batch(batch_id)
         self.batches[batch_id] = sorted(tuple(row) for row in frame.collect())
 
     @property
