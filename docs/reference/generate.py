@@ -20,7 +20,7 @@ from typing import Any
 import click
 
 import tidelog
-from tidelog import aio, prometheus, schemas, serialization, testing
+from tidelog import aio, prometheus, schemas, serialization, spark, testing
 from tidelog.base.errors import Code, TidelogError
 from tidelog.cli.app import root
 from tidelog.client.options import AdminConfig, ConsumerConfig, ProducerConfig
@@ -305,6 +305,8 @@ SCHEMAS = (
     "SchemaRegistry", "RegisteredSchema", "Reference", "AvroSerializer", "AvroDeserializer", "JsonSchemaSerializer",
     "JsonSchemaDeserializer", "ProtobufSerializer", "ProtobufDeserializer",
 )  # fmt: skip
+SPARK_FUNCTIONS = ("losses", "find_tag", "lag", "with_lag")
+SPARK_VALUES = ("QueryLoss", "SourceLag", "Tagged")
 SERIALIZATION = ("to_json", "from_json", "from_text", "or_none")
 OPTIONS = {"Producer": ProducerConfig, "Consumer": ConsumerConfig, "Admin": AdminConfig}
 SECTIONS = ("Args:", "Attributes:", "Returns:", "Raises:", "Yields:")
@@ -386,6 +388,18 @@ def modules_api() -> str:
         lines += [f"### {name}", "", "```python", text, "```", "", *doc_lines(function), ""]
     lines += ["## `tidelog.prometheus`", "", "[Metrics](../clients.md#metrics) lists what it gives to Prometheus.", ""]
     lines += class_lines("ClientCollector", prometheus.ClientCollector)
+    lines += [
+        "## `tidelog.spark`",
+        "",
+        "[Spark](../spark.md) says how they are used, with `LossListener` and `GroupCommitter`, which need pyspark.",
+        "",
+    ]
+    for name in SPARK_FUNCTIONS:
+        function = getattr(spark, name)
+        text = f"{name}{inspect.signature(function)}".replace("'", "")
+        lines += [f"### {name}", "", "```python", text, "```", "", *doc_lines(function), ""]
+    for name in SPARK_VALUES:
+        lines += class_lines(name, getattr(spark, name))
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
