@@ -15,7 +15,8 @@ from harness import LONG, figure, median, new_node, say
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from tidelog import Admin, NewTopic, Producer
-from tidelog.spark.rows import arrow_schema, spark_schema
+from tidelog.spark.columns import spark_schema
+from tidelog.spark.rows import arrow_schema
 from tidelog.spark.session import local_session
 
 if TYPE_CHECKING:

@@ -15,12 +15,13 @@ from support.nodes.spark_query import NewTestTopic, Topic, lose_records
 from tidelog import Producer
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.spark.cluster import RealCluster
+from tidelog.spark.columns import spark_schema
 from tidelog.spark.options import SourceOptions, source_options
 from tidelog.spark.plan import Range
 from tidelog.spark.planner import batch_ranges
 from tidelog.spark.range_check import RangeNotReadError
 from tidelog.spark.reading import TaskTruncatedError, read_range
-from tidelog.spark.rows import arrow_schema, spark_schema
+from tidelog.spark.rows import arrow_schema
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'tidelog[spark]'")
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tidelog[spark-local]'")

@@ -11,7 +11,8 @@ from tidelog.records import BatchBuilder, split_batches
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'tidelog[spark]'")
 types = pytest.importorskip("pyspark.sql.types", reason="pyspark is not installed: pip install 'tidelog[spark-local]'")
 
-from tidelog.spark.rows import COLUMNS, RowsBuilder, arrow_schema, spark_schema  # noqa: E402
+from tidelog.spark.columns import COLUMNS, spark_schema  # noqa: E402
+from tidelog.spark.rows import RowsBuilder, arrow_schema  # noqa: E402
 
 T3 = TopicPartition("t", PartitionIndex(3))
 

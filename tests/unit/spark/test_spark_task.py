@@ -28,8 +28,9 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'ti
 pytest.importorskip("pyspark.sql.types", reason="pyspark is not installed: pip install 'tidelog[spark-local]'")
 
 from tidelog.spark import reading
+from tidelog.spark.columns import spark_schema
 from tidelog.spark.reading import TaskTruncatedError, read_range
-from tidelog.spark.rows import arrow_schema, spark_schema
+from tidelog.spark.rows import arrow_schema
 
 T0 = TopicPartition("t", PartitionIndex(0))
 OLD, NEW = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
