@@ -14,18 +14,20 @@ import pytest
 from support.clients.kafka_peer import KafkaPeer, missing_peers, shared_peer
 from support.fixtures.waiting import wait_until
 from support.nodes.node import StartNode
-from tidelog import Admin, Consumer, TopicPartition
+from tidelog import Admin, Consumer, Producer, TopicPartition
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tidelog[spark-local]'")
 
 from tidelog.spark import exactly_once  # noqa: E402 - pyspark is there
-from tidelog.spark.decision_log import DecisionLog, decision_log  # noqa: E402
+from tidelog.spark.decision_log import TOPIC, DecisionLog, decision_log  # noqa: E402
 from tidelog.spark.options import SinkOptions, sink_options  # noqa: E402
 from tidelog.spark.sink_decisions import (  # noqa: E402
     Committable,
+    SinkAheadError,
     SinkCommitExpiredError,
     SinkFencedError,
+    SinkNotPreparedError,
     SinkOtherQueryError,
     SinkState,
     Writing,
@@ -223,7 +225,7 @@ def test_what_the_brokers_aborted_after_the_decision_is_told(start_node: StartNo
     node = start_node(config={"transaction.abort.timed.out.transaction.cleanup.interval.ms": "20"})
     sink = Sink(node.bootstrap)
     left = sink.task(batch(0), ["a"])
-    right = sink.task(batch(0), ["b"], partition=1, kafka_transaction_timeout_ms="1")
+    right = sink.task(batch(0), ["b"], partition=1, kafka_transaction_timeout_ms="1500")
     sink.decide(left, right)
     wait_until(lambda: len(sink.open_transactions()) == 1, "a transaction has expired")
     again = sink.task(batch(0, "run-2"), ["a", "b"])
@@ -236,3 +238,58 @@ def test_what_the_brokers_aborted_after_the_decision_is_told(start_node: StartNo
         sink.commit(sink.task(batch(0, "run-3"), ["a", "b"]))
     sink.commit(sink.task(batch(0, "run-4"), ["a", "b"], sinkReset="run-1"))
     assert sink.read() == ["a", "a", "b"]
+
+
+def test_a_change_waits_for_what_another_sink_left_open_before_the_latest_state(start_node: StartNode) -> None:
+    node = start_node(config={"transaction.abort.timed.out.transaction.cleanup.interval.ms": "20"})
+    sink = Sink(node.bootstrap)
+    sink.commit(sink.task(batch(0), ["a"]))
+    with Producer(node.bootstrap, transactional_id="another/decisions", transaction_timeout_ms=3_000) as dying:
+        dying.init_transactions()
+        dying.begin_transaction()
+        dying.send(TOPIC, SinkState("another", ("run",)).to_json(), "another", partition=0)
+        assert dying.prepare_transaction() is not None
+    # Readers of what is committed see nothing of this decision until the brokers end the other sink's transaction.
+    sink.commit(sink.task(batch(1), ["b"]))
+    again = sink.task(batch(1, "run-2"), ["b"])
+    assert again.was_decided
+    sink.commit(again)
+    sink.commit(sink.task(batch(2, "run-2"), ["c"]))
+    assert sink.read() == ["a", "b", "c"]
+
+
+def test_a_batch_whose_transactions_are_over_is_not_decided(sink: Sink) -> None:
+    left, right = sink.task(batch(0), ["a"]), sink.task(batch(0), ["b"], partition=1)
+    with Admin(sink.bootstrap) as admin:
+        admin.fence_producers([f"{sink.sink_id}/run-1/1/0"])  # as the brokers do when its time is over
+    with pytest.raises(SinkNotPreparedError, match=r"^\[SINK_NOT_PREPARED\]\{.*1 of its 2.*Nothing of the batch is"):
+        sink.commit(left, right)
+    sink.abort(left, right)
+    sink.commit(sink.task(batch(0, "run-2"), ["a"]), sink.task(batch(0, "run-2"), ["b"], partition=1))
+    assert sink.read() == ["a", "b"]
+
+
+def test_an_attempt_that_was_overtaken_by_its_own_like_is_not_decided(sink: Sink) -> None:
+    accepted = sink.task(batch(0), ["a"])
+    sink.task(batch(0), ["of the attempt with the same number, of the stage that was retried"])
+    with pytest.raises(SinkNotPreparedError):
+        sink.commit(accepted)
+    sink.abort(accepted)
+    sink.commit(sink.task(batch(0, "run-2"), ["a"]))
+    assert sink.read() == ["a"]
+
+
+def test_a_checkpoint_that_is_behind_the_sink_is_refused(sink: Sink) -> None:
+    for number, value in enumerate("abc"):
+        sink.commit(sink.task(batch(number), [value]))
+    with pytest.raises(SinkAheadError, match=r"^\[SINK_AHEAD\].*batch 1 .*batch 2"):
+        sink.task(batch(1, "run-2"), ["b", "planned anew"])
+    assert sink.read() == ["a", "b", "c"]
+
+
+def test_what_others_wrote_to_the_topic_of_decisions_is_theirs(sink: Sink) -> None:
+    sink.commit(sink.task(batch(0), ["a"]))
+    with Producer(sink.bootstrap) as producer:
+        producer.send(TOPIC, '{"v":2}', f"{sink.sink_id}-of-a-later-version", partition=0).result()
+    sink.commit(sink.task(batch(1), ["b"]))
+    assert sink.read() == ["a", "b"]

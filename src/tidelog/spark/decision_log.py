@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidelog import Admin, Consumer, NewTopic, Producer, TopicPartition
 from tidelog.base.errors import (
@@ -27,6 +27,9 @@ from tidelog.base.errors import (
 from tidelog.spark.client_settings import admin_settings, client_arguments
 from tidelog.spark.sink_decisions import Committable, SinkState, run_of, transactional_id
 
+if TYPE_CHECKING:
+    from tidelog.client.admin.transaction_descriptions import TransactionDescription
+
 logger = logging.getLogger("tidelog.spark")
 
 TOPIC = "__tidelog_sink_decisions"
@@ -37,6 +40,8 @@ TOPIC_CONFIGS = {
     "segment.bytes": str(1024 * 1024),
     "min.cleanable.dirty.ratio": "0.1",
 }
+CHANGE_TIMEOUT_MS = 10_000
+"""Of the transaction of a change. One that is left open hides what all sinks decide later from readers for so long."""
 LOCK_SECONDS_MAX = 60.0
 """How long a change of a sink's state is tried while others take its lock away."""
 LOCK_PAUSE_SECONDS = 0.05
@@ -57,10 +62,12 @@ class DecisionLog:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._producer_settings = {**client_arguments(settings), "acks": "all", "enable_idempotence": True}
+        timeout_ms = min(settings.get("transaction_timeout_ms", CHANGE_TIMEOUT_MS), CHANGE_TIMEOUT_MS)
+        self._change_settings = {**self._producer_settings, "transaction_timeout_ms": timeout_ms}
         self._admin_settings = admin_settings(settings)
         self._consumer: Consumer | None = None
         self._admin: Admin | None = None
-        self._states: dict[str, SinkState] = {}
+        self._states: dict[str, bytes] = {}  # as written: that of another sink may be of another version
 
     def close(self) -> None:
         """Disconnect. The next use connects anew."""
@@ -74,7 +81,10 @@ class DecisionLog:
 
     # The states.
     def state(self, scope: str) -> SinkState | None:
-        """The latest committed state of a sink; None if there is none, as far as the broker that was asked knows."""
+        """A committed state of a sink; None if there is none, as far as the broker that was asked knows.
+
+        A later one may lie behind a transaction that is open. What is decided from it needs `change`.
+        """
         if self._consumer is None:
             try:
                 self._connected_admin.describe_topics([TOPIC])
@@ -82,38 +92,42 @@ class DecisionLog:
                 return None
         return self._state(scope)
 
-    def _state(self, scope: str) -> SinkState | None:
-        """The same; a topic that was just created is waited for."""
+    def _state(self, scope: str, *, is_latest: bool = False) -> SinkState | None:
+        """The same; a topic that was just created is waited for, and so are open transactions for the latest state."""
         try:
             if self._consumer is None:
                 self._consumer = Consumer(
                     **self._admin_settings, isolation_level="read_committed", auto_offset_reset="none"
                 )
                 self._consumer.assign([PARTITION], start="earliest")
-            self._read_on(self._consumer)
+            self._read_on(self._consumer, is_latest=is_latest)
         except TidelogError:
             self.close()
             raise
-        return self._states.get(scope)
+        text = self._states.get(scope)
+        return None if text is None else SinkState.from_json(text)
 
-    def _read_on(self, consumer: Consumer) -> None:
+    def _read_on(self, consumer: Consumer, *, is_latest: bool) -> None:
         deadline = time.monotonic() + READ_SECONDS_MAX
-        end_offset = consumer.end_offsets([PARTITION])[PARTITION].offset
-        while consumer.position(PARTITION).offset < end_offset:
+        if is_latest:
+            # The end of what is committed is where the first open transaction begins, be it another sink's.
+            end = self._connected_admin.list_offsets({PARTITION: "latest"})[PARTITION]
+            assert end is not None, "a partition has an end"
+        else:
+            end = consumer.end_offsets([PARTITION])[PARTITION]
+        while consumer.position(PARTITION).offset < end.offset:
             if time.monotonic() > deadline:
                 raise TimedOutError(
-                    f"{PARTITION}, which holds what sinks decided, was not read to its end at {end_offset} within"
-                    f" {READ_SECONDS_MAX:.0f} s. Are the brokers up?"
+                    f"{PARTITION}, which holds what sinks decided, was not read to its end at {end.offset} within"
+                    f" {READ_SECONDS_MAX:.0f} s. Are the brokers up, and is no transaction on it open"
+                    " (`tidelog transactions list`)?"
                 )
             for record in consumer.poll(timeout_ms=1_000):
-                self._take(record.key, record.value)
-
-    def _take(self, key: bytes | None, value: bytes | None) -> None:
-        scope = (key or b"").decode(errors="replace")
-        if value is None:
-            self._states.pop(scope, None)
-        else:
-            self._states[scope] = SinkState.from_json(value)
+                scope = (record.key or b"").decode(errors="replace")
+                if record.value is None:
+                    self._states.pop(scope, None)
+                else:
+                    self._states[scope] = record.value
 
     def change(self, scope: str, to: Callable[[SinkState | None], SinkState | None]) -> SinkState | None:
         """Change the state of a sink, under its lock.
@@ -141,12 +155,11 @@ class DecisionLog:
             time.sleep(LOCK_PAUSE_SECONDS)
 
     def _change_once(self, scope: str, to: Callable[[SinkState | None], SinkState | None]) -> SinkState | None:
-        with Producer(**self._producer_settings, transactional_id=f"{scope}/decisions") as producer:
+        with Producer(**self._change_settings, transactional_id=f"{scope}/decisions") as producer:
             producer.init_transactions()
-            before = self.state(scope)
-            if before is None:
+            if self.state(scope) is None:
                 self._create_topic()
-                before = self._state(scope)
+            before = self._state(scope, is_latest=True)
             after = to(before)
             if after is not None and after != before:
                 with producer.transaction() as transaction:
@@ -181,20 +194,37 @@ class DecisionLog:
                     raise
                 except KafkaError as error:
                     logger.info("transaction %s is not committed now: %s", name, error)
-                    return self._is_committed(name)
+                    found = self._describe(name)
+                    if _is_open(found, one):
+                        raise
+                    # Nothing but this commit ends a decided transaction so, and no later one has begun under its id.
+                    return found is not None and found.state in _COMMITTED
                 return True
 
-            with ThreadPoolExecutor(min(ENDED_AT_ONCE, len(state.committables))) as pool:
-                are_committed = list(pool.map(commit, state.committables))
+            are_committed = self._each(commit, state.committables)
         return [one for one, is_committed in zip(state.committables, are_committed, strict=True) if not is_committed]
 
-    def _is_committed(self, name: str) -> bool:
-        # Nothing but this commit ends a decided transaction so, and no later one has begun under its id.
+    def ended(self, scope: str, run_id: str, transactions: Sequence[Committable]) -> list[Committable]:
+        """Those of the transactions of a run that are not open any more as their tasks left them."""
+
+        def is_open(one: Committable) -> bool:
+            return _is_open(self._describe(transactional_id(scope, run_id, one.partition, one.attempt)), one)
+
+        return [one for one, was in zip(transactions, self._each(is_open, transactions), strict=True) if not was]
+
+    def _each(self, ask: Callable[[Committable], bool], transactions: Sequence[Committable]) -> list[bool]:
+        if not transactions:
+            return []
+        _ = self._connected_admin  # the threads share it
+        with ThreadPoolExecutor(min(ENDED_AT_ONCE, len(transactions))) as pool:
+            return list(pool.map(ask, transactions))
+
+    def _describe(self, name: str) -> TransactionDescription | None:
         try:
-            return self._connected_admin.describe_transactions([name])[name].state in _COMMITTED
+            return self._connected_admin.describe_transactions([name])[name]
         except KafkaError as error:
             if error.code in _GONE:
-                return False
+                return None
             raise
 
     def abort(self, scope: str, run_id: str, transactions: Iterable[Committable]) -> None:
@@ -238,6 +268,14 @@ class DecisionLog:
         if self._admin is None:
             self._admin = Admin(**self._admin_settings)
         return self._admin
+
+
+def _is_open(found: TransactionDescription | None, one: Committable) -> bool:
+    return (
+        found is not None
+        and found.state == "Ongoing"
+        and (found.producer_id, found.producer_epoch) == (one.producer_id, one.producer_epoch)
+    )
 
 
 _kept: dict[tuple[int, str], DecisionLog] = {}

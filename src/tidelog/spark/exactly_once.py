@@ -24,6 +24,7 @@ from tidelog.spark.options import ExactlyOnce, SinkOptions
 from tidelog.spark.sink_decisions import (
     Committable,
     SinkCommitExpiredError,
+    SinkNotPreparedError,
     SinkState,
     Writing,
     decided,
@@ -163,6 +164,7 @@ def commit(messages: Sequence[WriterCommitMessage | None], options: SinkOptions)
 
     Raises:
         SinkFencedError: a newer run writes to the sink. Nothing of this batch will be visible.
+        SinkNotPreparedError: the brokers have aborted a part of the batch already. Nothing of it is decided.
         SinkCommitExpiredError: the brokers have aborted a part of what was decided.
         TidelogError: the rest of the commit is left to the next run.
     """
@@ -176,7 +178,10 @@ def commit(messages: Sequence[WriterCommitMessage | None], options: SinkOptions)
     log = decision_log(options.client)
 
     def decide(state: SinkState | None) -> SinkState:
-        return decided(state, writing, committables)
+        after = decided(state, writing, committables)
+        if after is not state and (over := log.ended(scope, writing.run_id, committables)):
+            raise _not_prepared(writing, committables, over)
+        return after
 
     state = log.change(scope, decide)
     assert state is not None
@@ -219,15 +224,29 @@ def _common(prepared: Sequence[Prepared]) -> Writing:
     return writing.pop()
 
 
-def _expired(writing: Writing, state: SinkState, expired: Sequence[Committable]) -> SinkCommitExpiredError:
-    entries = [one._asdict() for one in expired[:LISTED_MAX]]
-    told = json.dumps(
-        {"batch": writing.batch_id, "query": writing.query_id, "run": state.decided_run_id, "transactions": entries},
-        sort_keys=True,
+def _told(writing: Writing, run_id: str | None, transactions: Sequence[Committable]) -> str:
+    entries = [one._asdict() for one in transactions[:LISTED_MAX]]
+    told = {"batch": writing.batch_id, "query": writing.query_id, "run": run_id, "transactions": entries}
+    return json.dumps(told, sort_keys=True)
+
+
+def _not_prepared(
+    writing: Writing, committables: Sequence[Committable], over: Sequence[Committable]
+) -> SinkNotPreparedError:
+    return SinkNotPreparedError(
+        f"[SINK_NOT_PREPARED]{_told(writing, writing.run_id, over)} batch {writing.batch_id} cannot be committed: the"
+        f" brokers have aborted {len(over)} of its {len(committables)} transactions. It took longer than"
+        " kafka.transaction.timeout.ms from its first row on, or an attempt that Spark had given up went on. Nothing"
+        " of the batch is visible. Restart the query: it writes the batch again. If that takes too long each time,"
+        " raise kafka.transaction.timeout.ms (and transaction.max.timeout.ms of the brokers), or make batches smaller"
     )
+
+
+def _expired(writing: Writing, state: SinkState, expired: Sequence[Committable]) -> SinkCommitExpiredError:
     return SinkCommitExpiredError(
-        f"[SINK_COMMIT_EXPIRED]{told} batch {writing.batch_id} was decided, and the brokers have aborted"
-        f" {len(expired)} of its {len(state.committables)} transactions before they were committed: nobody was there"
-        " for as long as kafka.transaction.timeout.ms. Their rows are not in the topic, the others are. To write the"
+        f"[SINK_COMMIT_EXPIRED]{_told(writing, state.decided_run_id, expired)} batch {writing.batch_id} was decided,"
+        f" and the brokers have aborted {len(expired)} of its {len(state.committables)} transactions before they were"
+        " committed, or have forgotten them: nobody was there for as long as kafka.transaction.timeout.ms, or"
+        " transactional.id.expiration.ms. Rows of an aborted one are not in the topic, the others are. To write the"
         f" whole batch again, what was committed a second time, restart the query with sinkReset={state.decided_run_id}"
     )

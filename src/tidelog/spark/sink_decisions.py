@@ -40,6 +40,20 @@ class SinkCommitExpiredError(TidelogError):
     """
 
 
+class SinkNotPreparedError(TidelogError):
+    """The brokers aborted transactions of a batch before it was decided. Nothing of it is visible.
+
+    The text starts with `[SINK_NOT_PREPARED]`.
+    """
+
+
+class SinkAheadError(TidelogError):
+    """The sink has written later batches than its query knows of: the checkpoint is an older one.
+
+    The text starts with `[SINK_AHEAD]`.
+    """
+
+
 class SinkStateError(TidelogError):
     """The record of a sink's decisions is gone, or is not one that this sink wrote. Says what to do."""
 
@@ -143,6 +157,7 @@ def joined(state: SinkState | None, writing: Writing, *, reset: str | None = Non
     Raises:
         SinkFencedError: a newer run has joined.
         SinkOtherQueryError: the sink is another query's.
+        SinkAheadError: a later batch is decided. Spark goes on to a batch only after the one before is committed.
     """
     if state is None:
         return SinkState(writing.query_id, (writing.run_id,))
@@ -155,8 +170,15 @@ def joined(state: SinkState | None, writing: Writing, *, reset: str | None = Non
                 f" set sinkReset={state.query_id}, and what that query wrote is written again"
             )
         return SinkState(writing.query_id, (writing.run_id,))
+    check_run(state, writing)
+    if state.decided_batch_id is not None and writing.batch_id < state.decided_batch_id:
+        raise SinkAheadError(
+            f"[SINK_AHEAD] batch {writing.batch_id} of query {writing.query_id} is to be written, and the sink has"
+            f" written batch {state.decided_batch_id} of it: the checkpoint is older than the sink, or a copy of it is"
+            " in use. These batches may hold other rows by now, so they are neither skipped nor written. Restore the"
+            " latest checkpoint; or take another sinkId, and what they held is written again"
+        )
     if state.run_ids[-1] != writing.run_id:
-        check_run(state, writing)
         state = replace(state, run_ids=(*state.run_ids, writing.run_id)[-RUNS_MAX:])
     if state.decided_batch_id == writing.batch_id and reset is not None and reset == state.decided_run_id:
         return replace(state, decided_batch_id=writing.batch_id - 1, decided_run_id=None, committables=())

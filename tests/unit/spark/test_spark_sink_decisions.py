@@ -7,6 +7,7 @@ import pytest
 from tidelog.spark.sink_decisions import (
     RUNS_MAX,
     Committable,
+    SinkAheadError,
     SinkFencedError,
     SinkOtherQueryError,
     SinkState,
@@ -83,6 +84,12 @@ def test_a_batch_that_expired_is_written_anew_once() -> None:
     assert joined(decided_again, Writing("q", "run-3", 7), reset="run-1").is_decided(7)
     # Another batch than the one that expired is not touched.
     assert joined(state, Writing("q", "run-2", 8), reset="run-1").is_decided(7)
+
+
+def test_a_batch_before_the_latest_one_is_refused() -> None:
+    state = state_of("run-1", batch=7)
+    with pytest.raises(SinkAheadError, match=r"(?s)^\[SINK_AHEAD\] batch 6 .*batch 7.*another sinkId"):
+        joined(state, Writing("q", "run-2", 6))
 
 
 def test_nothing_is_decided_where_the_record_is_gone() -> None:
