@@ -32,6 +32,7 @@ from tidelog.spark.sink_decisions import (  # noqa: E402
     SinkState,
     Writing,
     decided,
+    transactional_id,
 )
 
 _numbers = count(1)
@@ -293,3 +294,35 @@ def test_what_others_wrote_to_the_topic_of_decisions_is_theirs(sink: Sink) -> No
         producer.send(TOPIC, '{"v":2}', f"{sink.sink_id}-of-a-later-version", partition=0).result()
     sink.commit(sink.task(batch(1), ["b"]))
     assert sink.read() == ["a", "b"]
+
+
+def test_an_attempt_of_a_fenced_run_that_came_late_is_aborted_with_its_batch(sink: Sink) -> None:
+    newer = sink.task(batch(0, "run-2"), ["a"])
+    name = transactional_id(sink.sink_id, "run-1", 0, 0)
+    with Producer(sink.bootstrap, transactional_id=name) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(sink.topic, b"of the older")
+        late = producer.prepare_transaction()
+    assert late is not None
+    sink.commit(newer)
+    sink.abort(exactly_once.Prepared(batch(0), 1, Committable(0, 0, late.producer_id, late.producer_epoch)))
+    assert sink.open_transactions() == []
+    sink.abort(newer)
+    assert sink.read() == ["a"]
+
+
+def test_a_leftover_that_cannot_be_aborted_does_not_stop_the_sink(start_node: StartNode) -> None:
+    # Admin's request to abort has a timeout of its own, which this broker refuses.
+    sink = Sink(start_node(config={"transaction.max.timeout.ms": "20000"}).bootstrap)
+    sink.task(batch(0), ["written by an executor that died"], kafka_transaction_timeout_ms="20000")
+    sink.commit(sink.task(batch(0), ["a"], attempt=1, kafka_transaction_timeout_ms="20000"))
+    assert sink.open_transactions() == [f"{sink.sink_id}/run-1/0/0"]
+
+
+def test_a_task_without_a_message_is_not_committed(sink: Sink) -> None:
+    prepared = sink.task(batch(0), ["a"])
+    with pytest.raises(exactly_once.SparkVersionError, match=r"commits 2 tasks, and hands over what 1 of them wrote"):
+        exactly_once.commit([None, prepared], sink.options())
+    sink.abort(prepared)
+    assert sink.open_transactions() == []

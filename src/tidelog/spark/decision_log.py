@@ -240,7 +240,7 @@ class DecisionLog:
     def abort_leftovers(
         self, scope: str, state: SinkState, batch_id: int, run_ids: Iterable[str] | None = None
     ) -> None:
-        """Abort what attempts have left open that do not count, so that readers wait no longer.
+        """Abort what attempts have left open that do not count, so that readers wait no longer, as far as it goes.
 
         Args:
             scope: the sink.
@@ -252,16 +252,19 @@ class DecisionLog:
             transactional_id(scope, state.decided_run_id or "", one.partition, one.attempt)
             for one in (state.committables if state.is_decided(batch_id) else ())
         }
-        leftovers = [
-            listing.transactional_id
-            for listing in self._connected_admin.list_transactions(["Ongoing"])
-            if (run_id := run_of(scope, listing.transactional_id)) is not None
-            and listing.transactional_id not in counted
-            and (run_id in run_ids if run_ids is not None else run_id != state.run_ids[-1])
-        ]
-        if leftovers:
-            logger.info("sink %s: %d transactions that do not count are aborted", scope, len(leftovers))
-            self._connected_admin.fence_producers(leftovers)
+        try:
+            leftovers = [
+                listing.transactional_id
+                for listing in self._connected_admin.list_transactions(["Ongoing"])
+                if (run_id := run_of(scope, listing.transactional_id)) is not None
+                and listing.transactional_id not in counted
+                and (run_id in run_ids if run_ids is not None else run_id != state.run_ids[-1])
+            ]
+            if leftovers:
+                logger.info("sink %s: %d transactions that do not count are aborted", scope, len(leftovers))
+                self._connected_admin.fence_producers(leftovers)
+        except TidelogError as error:
+            logger.warning("sink %s: transactions are left to the brokers to abort: %s", scope, error)
 
     @property
     def _connected_admin(self) -> Admin:

@@ -135,8 +135,7 @@ def write(batches: Iterator[pa.RecordBatch], options: SinkOptions, task: Task, s
         for batch in filled:
             count += send(producer, batch)
         prepared = producer.prepare_transaction()
-    if prepared is None:
-        return Prepared(writing, 0, None)
+    assert prepared is not None, "rows were sent"
     committable = Committable(task.partition, task.attempt, prepared.producer_id, prepared.producer_epoch)
     return Prepared(writing, count, committable)
 
@@ -144,14 +143,14 @@ def write(batches: Iterator[pa.RecordBatch], options: SinkOptions, task: Task, s
 def _join(log: DecisionLog, exactly_once: ExactlyOnce, writing: Writing) -> SinkState:
     """The sink's state, in which the run has joined."""
     known = log.state(exactly_once.scope)
-    if known is not None:
-        if joined(known, writing, reset=exactly_once.reset) == known:
-            return known
-        if known.query_id != writing.query_id:
-            log.commit(exactly_once.scope, known)  # it was decided, and nobody else will
+    if known is not None and joined(known, writing, reset=exactly_once.reset) == known:
+        return known
 
     def join(state: SinkState | None) -> SinkState:
-        return joined(state, writing, reset=exactly_once.reset)
+        after = joined(state, writing, reset=exactly_once.reset)
+        if state is not None and state.query_id != writing.query_id:
+            log.commit(exactly_once.scope, state)  # it was decided, and nobody else will
+        return after
 
     state = log.change(exactly_once.scope, join)
     assert state is not None
@@ -163,12 +162,18 @@ def commit(messages: Sequence[WriterCommitMessage | None], options: SinkOptions)
     """Decide a batch, and commit it; or go on with that, if it is decided.
 
     Raises:
+        SparkVersionError: Spark does not hand over what each task wrote.
         SinkFencedError: a newer run writes to the sink. Nothing of this batch will be visible.
         SinkNotPreparedError: the brokers have aborted a part of the batch already. Nothing of it is decided.
         SinkCommitExpiredError: the brokers have aborted a part of what was decided.
         TidelogError: the rest of the commit is left to the next run.
     """
     prepared = [message for message in messages if isinstance(message, Prepared)]
+    if len(prepared) != len(messages):
+        raise SparkVersionError(
+            f"Spark commits {len(messages)} tasks, and hands over what {len(prepared)} of them wrote: without each"
+            " message delivery=exactly-once loses rows; use delivery=at-least-once, and report this"
+        )
     was_decided = any(message.was_decided for message in prepared)
     committables = [message.committable for message in prepared if message.committable is not None]
     if not committables and not was_decided:
@@ -193,7 +198,7 @@ def commit(messages: Sequence[WriterCommitMessage | None], options: SinkOptions)
 
 
 def abort(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
-    """Abort what tasks have prepared, unless it is decided: a commit that failed may have come so far."""
+    """Abort what tasks have prepared, unless their run decided it: a commit that failed may have come so far."""
     prepared = [message for message in messages if isinstance(message, Prepared)]
     committables = [message.committable for message in prepared if message.committable is not None]
     if not committables:
@@ -203,7 +208,7 @@ def abort(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) 
     log = decision_log(options.client)
     try:
         state = log.change(scope, lambda state: state)
-        if state is None or not (state.query_id == writing.query_id and state.is_decided(writing.batch_id)):
+        if state is None or not (state.decided_run_id == writing.run_id and state.is_decided(writing.batch_id)):
             log.abort(scope, writing.run_id, committables)
     except TidelogError as error:
         logger.warning("the transactions of batch %d are left to the brokers to abort: %s", writing.batch_id, error)
