@@ -13,8 +13,9 @@ import pytest
 
 from support.clients.kafka_peer import KafkaPeer, missing_peers, shared_peer
 from support.fixtures.waiting import wait_until
-from support.nodes.node import StartNode
+from support.nodes.node import NodeProcess, StartNode
 from tidelog import Admin, Consumer, Producer, TopicPartition
+from tidelog.client.admin.cluster_descriptions import FeatureUpdate
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tidelog[spark-local]'")
@@ -119,7 +120,17 @@ def kafka_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
         yield peer
 
 
-@pytest.fixture(params=["shared_node", pytest.param("kafka_peer", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module")
+def older_node(start_node: StartNode) -> Iterator[NodeProcess]:
+    """Whose cluster speaks the protocol of transactions before KIP-890."""
+    node = start_node()
+    with Admin(node.bootstrap) as admin:
+        admin.update_features({"transaction.version": FeatureUpdate(1, "safe downgrade")})
+    yield node
+    node.close()
+
+
+@pytest.fixture(params=["shared_node", "older_node", pytest.param("kafka_peer", marks=pytest.mark.slow)])
 def sink(request: pytest.FixtureRequest) -> Sink:
     return Sink(request.getfixturevalue(request.param).bootstrap)
 
