@@ -6,10 +6,13 @@ TYPE_CHECKING = False  # Spark starts processes that import this package and wai
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidelog.spark.aggregates import healed_aggregate
+    from tidelog.spark.healing import healing_writer
     from tidelog.spark.listeners import GroupCommitter, LossListener
     from tidelog.spark.offsets import CheckpointError
     from tidelog.spark.progress import SourceLag, lag, with_lag
     from tidelog.spark.query_losses import QueryLoss, losses
+    from tidelog.spark.table_reading import read_table
     from tidelog.spark.tags import Tagged, find_tag
 
 __all__ = [
@@ -20,8 +23,11 @@ __all__ = [
     "SourceLag",
     "Tagged",
     "find_tag",
+    "healed_aggregate",
+    "healing_writer",
     "lag",
     "losses",
+    "read_table",
     "register",
     "with_lag",
 ]
@@ -34,8 +40,11 @@ _HOMES: dict[str, str] = {
     "SourceLag": "progress",
     "Tagged": "tags",
     "find_tag": "tags",
+    "healed_aggregate": "aggregates",
+    "healing_writer": "healing",
     "lag": "progress",
     "losses": "query_losses",
+    "read_table": "table_reading",
     "with_lag": "progress",
 }
 """Public names that have a module of their own in this package."""
