@@ -79,6 +79,7 @@ COMMANDS: dict[str, str | dict[str, str]] = {
     },
     "spark": {
         "offsets": "tidelog.cli.spark:CheckpointOffsets",
+        "audit": "tidelog.cli.spark_audit:AuditTable",
     },
     "demo": "tidelog.cli.demo:Demo",
     "sim": {
@@ -99,7 +100,7 @@ GROUP_HELP = {
     "features": "See and change what the whole cluster works at.",
     "log": "Look into logs: their files, their directories, the leader epochs of their replicas.",
     "storage": "Prepare the directory of a node.",
-    "spark": "Look into the checkpoints of Spark's queries.",
+    "spark": "Look into the checkpoints of Spark's queries, and audit their tables.",
     "sim": "Run nodes on a virtual clock, and let things go wrong.",
 }
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tidelog.spark.offsets import CheckpointError
     from tidelog.spark.progress import SourceLag, lag, with_lag
     from tidelog.spark.query_losses import QueryLoss, losses
+    from tidelog.spark.table_audit import audit
     from tidelog.spark.table_reading import read_table
     from tidelog.spark.tags import Tagged, find_tag
 
@@ -22,6 +23,7 @@ __all__ = [
     "QueryLoss",
     "SourceLag",
     "Tagged",
+    "audit",
     "find_tag",
     "healed_aggregate",
     "healing_writer",
@@ -33,6 +35,7 @@ __all__ = [
 ]
 
 _HOMES: dict[str, str] = {
+    "audit": "table_audit",
     "CheckpointError": "offsets",
     "GroupCommitter": "listeners",
     "LossListener": "listeners",
