@@ -40,7 +40,7 @@ def test_a_stale_replica_is_elected_and_everybody_is_told(spark: SparkSession, t
         with Admin(cluster.bootstrap) as admin:
             admin.create_topics([NewTopic(ledger.TOPIC, replica_assignments=ledger.REPLICAS, configs=ledger.CONFIGS)])
             numbers = Ledger(cluster.bootstrap)
-            copy = LedgerCopy(spark, cluster.bootstrap, tmp_path / "checkpoint")
+            copy = LedgerCopy(spark, cluster.bootstrap, tmp_path / "checkpoint", tmp_path / "ledger")
             act = UncleanElectionAct(cluster, admin, numbers, copy, listener)
             numbers.start()
             try:
@@ -57,6 +57,7 @@ def test_a_stale_replica_is_elected_and_everybody_is_told(spark: SparkSession, t
             losses = admin.describe_losses([ledger.TOPIC]).losses
             readers = [one for found in admin.describe_loss_readers(losses).values() for one in found.told]
             after = act.look_at_the_end()
+            report = copy.audit()
     finally:
         cluster.close()
     parts_at = stages.parts_at()
@@ -65,10 +66,14 @@ def test_a_stale_replica_is_elected_and_everybody_is_told(spark: SparkSession, t
     lost: dict[Place, int] = {}
     for logs in stages.replicas.values():
         lost |= lost_between({partition: list(logs.values())}, after)
-    history = replace(history, told_query=tuple(told), kept_by_query=copy.rows, account=tuple(account))
+    history = replace(history, told_query=tuple(told), kept_by_query=copy.rows(), account=tuple(account))
     books = balance(history, after, lost, {partition: parts_at})
     assert books.is_clean, (books, listener.said)
     assert books.truncated == books.told_query == books.told_consumer == books.told_producer > 0
+    assert (report.differences, report.unverifiable, report.matching) == (0, 0, len(copy.rows()))
+    assert copy.withdrawn_count() == books.truncated
+    # The table has the leader epochs of the log, each where it is.
+    assert copy.as_log(partition).spans == after[partition][0].spans
     assert [one.partition for one in told] == [partition]
     assert told == [LostRange(partition, parts_at, parts_at + books.truncated)]
     # The query went on then, and the account knows: from where, to where, and by which policy.

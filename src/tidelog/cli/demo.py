@@ -26,7 +26,8 @@ class Demo:
     nodes that acknowledged that, one loses a log directory and one is killed. An operator has the stale one elected
     (`tidelog elect --type unclean`), and new records overwrite the old offsets. The others come back and truncate. The
     Spark query that had read the old ones stops and says which range of which partition was truncated; the consumer
-    and the producer are told likewise.
+    and the producer are told likewise. The query goes on with onTruncation=rewind, its table heals, and an audit
+    compares the table with the log.
 
     In the end the sums are compared with those of the file, and what was acknowledged, told and read with the files of
     every replica. A record that is missing though nobody was told, or any other difference, is exit status 1. Takes
@@ -56,7 +57,7 @@ class Demo:
     log_level: str = log_level_option()
 
     def run(self) -> int:
-        from tidelog.demo.report import balance_rows, carrier_rows, complaints, ledger_line, verdict_line
+        from tidelog.demo.report import audit_line, balance_rows, carrier_rows, complaints, ledger_line, verdict_line
         from tidelog.demo.run import run_demo
 
         start_logging(self.log_level)
@@ -67,6 +68,8 @@ class Demo:
             facts = {**outcome.verdict._asdict(), "query_restarts": outcome.query_restarts}
             facts |= {f"ledger_{key}": value for key, value in outcome.ledger._asdict().items()}
             facts |= {f"outages_{key}": value for key, value in outcome.outages._asdict().items()}
+            facts |= {"audit_matching": outcome.audit.matching, "audit_differences": outcome.audit.differences}
+            facts |= {"table": str(outcome.directories.table)}
             facts |= {"longest_pause_ms": outcome.longest_pause_ms, "results": str(outcome.directories.results)}
             facts |= {"picture": str(pictures[0]), "lineages": str(pictures[1])}
             print_rows(Rows([facts]), "json", sys.stdout)
@@ -77,5 +80,6 @@ class Demo:
             print_rows(Rows(balance_rows(outcome.ledger)), "table", sys.stdout)
             for text in [*complaints(outcome.outages), *complaints(outcome.ledger)]:
                 print(f"WRONG: {text}")
+            print(f"{audit_line(outcome.audit)}   table: {outcome.directories.table}")
             print(verdict_line(outcome.verdict), flush=True)
         return 0 if outcome.is_clean else FAILED

@@ -11,13 +11,15 @@ from pathlib import Path
 class Directories:
     """What the demo makes below its output directory. Only that is ever removed.
 
-    `results` and the pictures stay; `work`, with the nodes' files, Spark's checkpoint, their logs and the unpacked
-    flights, is removed at the end, unless it is to be kept or something went wrong.
+    `results`, `table` with `truncations`, and the pictures stay; `work`, with the nodes' files, Spark's checkpoint,
+    their logs and the unpacked flights, is removed at the end, unless it is to be kept or something went wrong.
     """
 
     def __init__(self, output: Path) -> None:
         self.output = output
         self.results = output / "delays"
+        self.table = output / "ledger"
+        self.truncations = output / "ledger_truncations"
         self.picture = output / "flights.png"
         self.lineages = output / "lineages.png"
         self.work = output / "work"
@@ -26,7 +28,8 @@ class Directories:
     def prepare(self) -> None:
         self.output.mkdir(parents=True, exist_ok=True)
         self.remove(self.work)
-        self.remove(self.results)
+        for written in (self.results, self.table, self.truncations):
+            self.remove(written)
         for picture in (self.picture, self.lineages):
             picture.unlink(missing_ok=True)
         self.work.mkdir()

@@ -1,4 +1,4 @@
-"""A Spark query that copies the ledger, run after run from one checkpoint, and what it says when records are gone."""
+"""A Spark query that copies the ledger into a table, which heals when the log has lost records, and is audited."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import TidelogError
-from tidelog.demo.balance import LostRange, Place, without
+from tidelog.client.admin.cluster_descriptions import EpochSpan
+from tidelog.demo.balance import LostRange, Place
+from tidelog.demo.evidence import ReplicaLog
 from tidelog.demo.ledger import TOPIC
+from tidelog.spark.healing import healing_writer, truncations_path
+from tidelog.spark.table_audit import AuditReport, audit
+from tidelog.spark.table_reading import read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,21 +27,20 @@ class CopyFailedError(TidelogError):
 
 
 class LedgerCopy:
-    """The query, and its table: what was read at which place.
+    """The query, and its table: a row for each record, and where it comes from.
 
-    Each run reads what there is, and stops (Trigger.AvailableNow). A batch that runs again writes the same rows again.
+    Each run reads what there is, and stops (Trigger.AvailableNow). A batch that runs again writes nothing again.
 
     Attributes:
-        rows: the table.
         told: what the query said to be gone.
     """
 
-    def __init__(self, spark: SparkSession, bootstrap: str, checkpoint: Path) -> None:
-        self.rows: dict[Place, int] = {}
+    def __init__(self, spark: SparkSession, bootstrap: str, checkpoint: Path, table: Path) -> None:
         self.told: list[LostRange] = []
         self._spark = spark
-        self._bootstrap = bootstrap
+        self._source = {"kafka.bootstrap.servers": bootstrap}
         self._checkpoint = checkpoint
+        self._table = table
 
     def run(self, on_truncation: str = "fail") -> list[LostRange]:
         """Copy what there is. Returns what the query says to be gone, if that is why it stopped.
@@ -64,17 +68,15 @@ class LedgerCopy:
         return []
 
     def _run_once(self, on_truncation: str) -> None:
-        frame = (
+        records = (
             self._spark.readStream.format("tidelog")
-            .option("kafka.bootstrap.servers", self._bootstrap)
-            .option("subscribe", TOPIC)
-            .option("startingOffsets", "earliest")
-            .option("onTruncation", on_truncation)
+            .options(**self._source, subscribe=TOPIC, startingOffsets="earliest")
+            .options(onTruncation=on_truncation, includeLeaderEpoch="true")
             .load()
         )
-        rows = frame.selectExpr("partition", "offset", "cast(cast(value as string) as bigint) as number")
         query = (
-            rows.writeStream.foreachBatch(self._write_batch)
+            _numbers(records)
+            .writeStream.foreachBatch(healing_writer(self._table, self._checkpoint))
             .option("checkpointLocation", str(self._checkpoint))
             .queryName("ledger-copy")
             .trigger(availableNow=True)
@@ -85,14 +87,34 @@ class LedgerCopy:
         finally:
             query.stop()
 
-    def undo(self, gone: LostRange) -> int:
-        """Take out of the table what came from records that are gone. Returns how many rows."""
-        return without(self.rows, gone)
+    def rows(self) -> dict[Place, int]:
+        """The table: what was read at which place."""
+        rows = read_table(self._spark, self._table).select("partition", "offset", "number").toArrow().to_pydict()
+        return dict(zip(zip(rows["partition"], rows["offset"], strict=True), rows["number"], strict=True))
 
-    def _write_batch(self, frame: DataFrame, _: int) -> None:
-        batch = frame.toArrow().to_pydict()
-        places = zip(batch["partition"], batch["offset"], strict=True)
-        self.rows |= dict(zip(places, batch["number"], strict=True))
+    def as_log(self, partition: int) -> ReplicaLog:
+        """The rows of one partition, as if they were a replica of it."""
+        from pyspark.sql import functions as f
+
+        rows = read_table(self._spark, self._table).where(f"partition = {partition}")
+        spans = rows.groupBy("leaderEpoch").agg(f.min("offset"), f.max("offset") + 1).collect()
+        return ReplicaLog(tuple(EpochSpan(*span) for span in sorted(spans)))
+
+    def withdrawn_count(self) -> int:
+        """How many rows the table has given up."""
+        told = read_table(self._spark, truncations_path(self._table)).agg({"withdrawnRows": "sum"}).collect()
+        return int(told[0][0] or 0)
+
+    def audit(self) -> AuditReport:
+        """Derive every row anew from the topic, and compare."""
+        return audit(self._spark, self._table, self._checkpoint, _numbers, self._source)
+
+
+def _numbers(records: DataFrame) -> DataFrame:
+    """The rows of the table."""
+    return records.selectExpr(
+        "topic", "partition", "offset", "leaderEpoch", "cast(cast(value as string) as bigint) as number"
+    )
 
 
 def losses_in(text: str) -> list[LostRange]:

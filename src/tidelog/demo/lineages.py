@@ -19,8 +19,14 @@ LABEL_SHARE_MIN = 0.06
 """Of the width, from which on there is room for words in a bar."""
 
 
-def plot_lineages(path: Path, stages: Stages, ledger: Balance) -> None:
+def plot_lineages(path: Path, stages: Stages, ledger: Balance, table: ReplicaLog) -> None:
     """Draw a panel for each stage, with a bar for each node, coloured by leader epoch.
+
+    Args:
+        path: of the picture.
+        stages: of the act.
+        ledger: its books.
+        table: the rows of Spark's table, which is a bar of its own in the last panel.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -40,7 +46,13 @@ def plot_lineages(path: Path, stages: Stages, ledger: Balance) -> None:
     epochs = sorted({span.leader_epoch for log in every for span in log.spans})
     colors = {epoch: _EPOCHS[number % len(_EPOCHS)] for number, epoch in enumerate(epochs)}
     figure, panels = pyplot.subplots(
-        len(stages.replicas), 1, figsize=(12, 7.4), dpi=120, sharex=True, facecolor="white"
+        len(stages.replicas),
+        1,
+        figsize=(12, 7.9),
+        dpi=120,
+        sharex=True,
+        facecolor="white",
+        height_ratios=[len(logs) + (stage == HEALED) for stage, logs in stages.replicas.items()],
     )
     figure.suptitle(
         f"An unclean election took back {ledger.truncated:,} acknowledged records: "
@@ -54,9 +66,12 @@ def plot_lineages(path: Path, stages: Stages, ledger: Balance) -> None:
     words = _words(cast)
     for axes, (stage, logs) in zip(panels, stages.replicas.items(), strict=True):
         title, states = words[stage]
-        for row, (node, log) in enumerate(logs.items()):
+        bars = [(f"node {node}", log, states[node]) for node, log in logs.items()]
+        if stage == HEALED:
+            bars.append(("Spark's table", table, "healed, audited"))
+        for row, (_, log, state) in enumerate(bars):
             _draw_log(axes, row, log, colors, range(begin, end))
-            axes.text(end + (end - begin) * 0.015, row, states[node], va="center", fontsize=10, color=_INK)
+            axes.text(end + (end - begin) * 0.015, row, state, va="center", fontsize=10, color=_INK)
         if parts_at is not None:
             lost_end = stages.replicas[ACKNOWLEDGED][cast.killed].end_offset
             axes.axvline(parts_at, color=_LOST, linewidth=1.4, linestyle=(0, (4, 3)))
@@ -66,9 +81,11 @@ def plot_lineages(path: Path, stages: Stages, ledger: Balance) -> None:
                     (parts_at + lost_end) / 2, 0, f"truncated and {told}:\n{parts_at:,} to {lost_end - 1:,}",
                     ha="center", va="center", fontsize=10.5, fontweight="bold", color=_LOST,
                 )  # fmt: skip
+            if stage == HEALED:
+                _draw_healed(axes, len(bars) - 1, range(parts_at, table.end_offset))
         axes.set_title(title, loc="left", fontsize=12, color=_INK, pad=8)
-        axes.set_yticks(range(len(logs)), [f"node {node}" for node in logs])
-        axes.set_ylim(len(logs) - 0.5, -0.5)
+        axes.set_yticks(range(len(bars)), [name for name, _, _ in bars])
+        axes.set_ylim(len(bars) - 0.5, -0.5)
         axes.set_xlim(begin, end + (end - begin) * 0.22)
         for side in ("top", "right", "left", "bottom"):
             axes.spines[side].set_visible(False)
@@ -96,6 +113,13 @@ def _words(cast: Cast) -> dict[str, tuple[str, dict[int, str]]]:
             {cast.stale: "leads", cast.torn: "truncated, in sync", cast.killed: "truncated, in sync"},
         ),
     }
+
+
+def _draw_healed(axes: Axes, row: int, healed: range) -> None:
+    """Frame what the table withdrew and read again."""
+    axes.barh(
+        row, len(healed), left=healed.start, height=0.74, facecolor="none", edgecolor=_LOST, linewidth=1.8, zorder=3
+    )
 
 
 def _draw_log(axes: Axes, row: int, log: ReplicaLog, colors: dict[int, str], seen: range) -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from tidelog.spark.table_audit import AuditReport
+
 WEEKS = 53
 _INK, _FAINT, _LINE, _OUTAGE = "#22303c", "#8a97a3", "#1f77b4", "#d1495b"
 _WRITTEN = "#2a9d8f"
@@ -92,6 +94,14 @@ def ledger_line(outages: Balance, longest_pause_ms: int) -> str:
         f"ledger, after two nodes were killed: {outages.acknowledged:,} records acknowledged, "
         f"{outages.truncated:,} of them lost, {outages.duplicated:,} duplicated; "
         f"the longest wait for an acknowledgement: {longest_pause_ms / 1000:.1f} s"
+    )
+
+
+def audit_line(report: AuditReport) -> str:
+    """What became of the table that Spark copied the ledger into."""
+    return (
+        f"audit of the healed table: {report.matching:,} rows are as the log gives them, "
+        f"{report.differences:,} differ, {report.unverifiable:,} unverifiable"
     )
 
 

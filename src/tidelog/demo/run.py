@@ -18,10 +18,11 @@ from tidelog.demo.lineages import plot_lineages
 from tidelog.demo.nodes import DemoCluster
 from tidelog.demo.outages import Outages, ProgressListener
 from tidelog.demo.pipeline import CONFIGS, PARTITIONS, TOPIC, DelaysQuery
-from tidelog.demo.report import RunLog, ledger_line, plot
+from tidelog.demo.report import RunLog, audit_line, ledger_line, plot
 from tidelog.demo.surroundings import clients_in_silence, stderr_into, termination_as_interrupt
 from tidelog.demo.unclean_election import Stages, UncleanElectionAct
 from tidelog.spark.session import local_session
+from tidelog.spark.table_audit import AuditReport
 
 if TYPE_CHECKING:
     from tidelog import Admin
@@ -40,6 +41,7 @@ class DemoOutcome:
         ledger: its books in the end.
         longest_pause_ms: of an acknowledgement, in the first act.
         stages: what the replicas of one partition held, in the second.
+        audit: of the table that Spark copied the ledger into.
         query_restarts: of the query that sums up the flights.
     """
 
@@ -49,6 +51,7 @@ class DemoOutcome:
     ledger: Balance
     longest_pause_ms: int
     stages: Stages
+    audit: AuditReport
     directories: Directories
     query_restarts: int
 
@@ -60,6 +63,7 @@ class DemoOutcome:
             and self.outages.is_clean
             and not self.outages.truncated
             and self.ledger.is_clean
+            and self.audit.is_clean
             and self.ledger.truncated > 0  # else the story did not happen
         )
 
@@ -110,7 +114,7 @@ def run_demo(output: Path, *, port: int, keep: bool, listener: ProgressListener)
         verdict = compare(expected, books)
 
         stack.enter_context(clients_in_silence())
-        copy = LedgerCopy(spark, cluster.bootstrap, directories.work / "ledger-checkpoint")
+        copy = LedgerCopy(spark, cluster.bootstrap, directories.work / "ledger-checkpoint", directories.table)
         act = UncleanElectionAct(cluster, admin, numbers, copy, listener)
         history, pause_ms = numbers.hold(), numbers.longest_pause_ms
         after_outages = balance(history, act.look_at_all(), {}, {})
@@ -120,6 +124,8 @@ def run_demo(output: Path, *, port: int, keep: bool, listener: ProgressListener)
         history = numbers.stop()
         act.read_again()
         history = replace(history, account=tuple(act.read_account()))
+        report = copy.audit()
+        listener.say(audit_line(report))
         outcome = DemoOutcome(
             books=books,
             verdict=verdict,
@@ -127,11 +133,12 @@ def run_demo(output: Path, *, port: int, keep: bool, listener: ProgressListener)
             ledger=_balance_in_the_end(act, copy, history),
             longest_pause_ms=pause_ms,
             stages=stages,
+            audit=report,
             directories=directories,
             query_restarts=query.restarts,
         )
         plot(directories.picture, books, log, verdict, after_outages)
-        plot_lineages(directories.lineages, stages, outcome.ledger)
+        plot_lineages(directories.lineages, stages, outcome.ledger, copy.as_log(stages.cast.partition))
         directories.is_worth_keeping = not outcome.is_clean
         return outcome
 
@@ -143,7 +150,7 @@ def _balance_in_the_end(act: UncleanElectionAct, copy: LedgerCopy, history: Hist
     for logs in act.stages.replicas.values():
         lost |= lost_between({partition: list(logs.values())}, replicas)
     parted_at = act.stages.parts_at()
-    history = replace(history, told_query=tuple(copy.told), kept_by_query=copy.rows)
+    history = replace(history, told_query=tuple(copy.told), kept_by_query=copy.rows())
     return balance(history, replicas, lost, {} if parted_at is None else {partition: parted_at})
 
 

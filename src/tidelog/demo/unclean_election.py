@@ -147,7 +147,7 @@ class UncleanElectionAct:
             f"{self._numbers.acknowledged_in(cast.partition) - before:,} more records of {name}; all clients rest"
         )
         self._copy.run()
-        self._say(f"a Spark query has copied the ledger: {len(self._copy.rows):,} rows; its checkpoint waits")
+        self._say(f"a Spark query has copied the ledger: {len(self._copy.rows()):,} rows; its checkpoint waits")
 
     def _lose_the_others(self, cast: Cast) -> None:
         name = partition_of(cast.partition)
@@ -249,16 +249,18 @@ class UncleanElectionAct:
         ]
 
     def read_again(self) -> list[LostRange]:
-        """The Spark query runs again: it says what is gone; its rows are undone, and it goes on from there."""
+        """The Spark query runs again: it says what is gone, and heals its table when it is told to go on."""
         told = self._copy.run()
         if not told:
             self._say("the Spark query passed over what is gone WITHOUT A WORD")
             return told
         for one in told:
             self._say(f"the Spark query stops and says that it had read what is gone: {one}")
-            self._say(f"{self._copy.undo(one):,} rows that came from it are taken out of its table")
         self._copy.run(on_truncation="rewind")
-        self._say(f"the query went on with onTruncation=rewind: {len(self._copy.rows):,} rows")
+        self._say(
+            f"the query went on with onTruncation=rewind: its table withdrew the {self._copy.withdrawn_count():,} rows "
+            "of what is gone, and read on from there, in one commit"
+        )
         return told
 
     def _look(self, moment: str) -> None:

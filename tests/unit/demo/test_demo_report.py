@@ -16,6 +16,7 @@ from tidelog.demo.lineages import plot_lineages
 from tidelog.demo.report import (
     Outage,
     RunLog,
+    audit_line,
     balance_rows,
     carrier_rows,
     complaints,
@@ -25,6 +26,8 @@ from tidelog.demo.report import (
 )
 from tidelog.demo.run import DemoOutcome
 from tidelog.demo.unclean_election import ACKNOWLEDGED, HEALED, OVERWRITTEN, Cast, Stages
+from tidelog.spark.audit_comparison import AuditLine
+from tidelog.spark.table_audit import AuditReport
 
 HEADER = "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,time_hour\n"
 BOOKS = {
@@ -143,6 +146,16 @@ def test_the_ledger_tells_of_all_that_it_counted() -> None:
     }
 
 
+def audited(missing: int = 0) -> AuditReport:
+    line = AuditLine("ledger", None, 0, 0, 100, 100 - missing, missing, 0, 0, 0, 0, None)
+    return AuditReport([line], "query", 7, 9)
+
+
+def test_the_audit_is_one_line() -> None:
+    said = audit_line(audited(missing=3))
+    assert said == "audit of the healed table: 97 rows are as the log gives them, 3 differ, 0 unverifiable"
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -157,11 +170,12 @@ def test_the_ledger_tells_of_all_that_it_counted() -> None:
             )
         ),
         {"verdict": compare(BOOKS, changed(flights=1))},
+        {"audit": audited(missing=1)},
     ],
 )  # fmt: skip
 def test_what_is_not_clean_shows(tmp_path: Path, wrong: dict[str, Any]) -> None:
     stages, directories = Stages(Cast(0, 1, 2, 3)), Directories(tmp_path)
-    clean = DemoOutcome(BOOKS, compare(BOOKS, BOOKS), CLEAN, TOLD, 10, stages, directories, 0)
+    clean = DemoOutcome(BOOKS, compare(BOOKS, BOOKS), CLEAN, TOLD, 10, stages, audited(), directories, 0)
     assert clean.is_clean
     assert complaints(clean.ledger) == []
     outcome = replace(clean, **wrong)
@@ -199,7 +213,7 @@ def test_the_picture_of_the_lineages_is_drawn(tmp_path: Path) -> None:
         },
     )
     assert stages.parts_at() == 150
-    plot_lineages(tmp_path / "x.png", stages, TOLD)
+    plot_lineages(tmp_path / "x.png", stages, TOLD, new)
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
 
