@@ -78,7 +78,7 @@ def events_of(end: StreamOffset) -> list[Event]:
         if loss.cause == RETENTION:
             removed_to = loss.resume_offset if loss.resume_offset is not None else read_from
             event = event._replace(from_offset=loss.position.offset, to_offset=removed_to)
-            if getattr(loss, "in_replay", False):  # the batch before went on there itself
+            if loss.in_replay:  # the batch before went on there itself
                 event = event._replace(read_from=removed_to)
         else:
             event = event._replace(to_offset=loss.position.offset)
