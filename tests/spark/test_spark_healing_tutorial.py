@@ -39,6 +39,7 @@ def test_the_tutorial_prints_what_the_page_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(SECONDS_MAX)
+@pytest.mark.slow
 def test_the_example_writes_a_table_which_the_command_audits(shared_node: NodeProcess, tmp_path: Path) -> None:
     topic = f"healed-{uuid4().hex[:8]}"
     with Producer(shared_node.bootstrap) as producer:
