@@ -9,7 +9,7 @@ import ssl
 import tempfile
 from asyncio import sslproto
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, Any
 
 from tidelog.base.certificates import Certificates
 from tidelog.base.errors import ConfigError, NetworkError, SslAuthenticationError
@@ -30,6 +30,10 @@ HANDSHAKE_SECONDS_MAX = 20
 SHUTDOWN_SECONDS_MAX = 5
 READ_BUFFER_BYTES = 32 * 1024
 """Of ciphertext that came and was not decrypted yet, of each connection: asyncio would take 256 KiB."""
+RECORD_BYTES_MAX = 20 * 1024
+"""More than a record of TLS takes: part of one may stay undecrypted while the rest of it is read."""
+WRITE_BYTES = 64 * 1024
+"""So much is encrypted at a time. OpenSSL's buffer stays as large as it ever was, for as long as its connection."""
 _BEGIN = "-----BEGIN CERTIFICATE-----"
 _OTHER_NAMES = (62, 63, 64)  # of OpenSSL's verification: host, e-mail, IP address
 _OVER, _NOT_YET = 10, 9
@@ -209,25 +213,90 @@ class TlsListeningNetwork(RealNetwork):
             ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,
             ssl_shutdown_timeout=SHUTDOWN_SECONDS_MAX,
         )
-        await loop.connect_accepted_socket(lambda: tls, stream)
-        await shaken_hands
+        try:
+            await loop.connect_accepted_socket(lambda: tls, stream)
+            await shaken_hands
+        except asyncio.CancelledError:
+            shaken_hands.cancel()
+            tls.abandon()
+            raise
 
 
 class _AcceptedTls(sslproto.SSLProtocol):
-    """asyncio's TLS, of whatever loop, with two changes.
+    """asyncio's TLS, of whatever loop, with a few changes.
 
-    Its buffer is smaller. And a peer is told why it is refused: asyncio closes the stream of a handshake that failed
-    without sending the alert that OpenSSL has made. For a peer that speaks no TLS OpenSSL makes none; Java does, and
-    clients know by it what they have connected to.
+    It holds little of what came, and nothing of what goes out: that is with the stream, whose limits are those of the
+    connection, so that a peer that does not read is noticed at once, and all that it leaves is counted. asyncio lets
+    the stream hold a whole answer that it tells nobody of.
+
+    And a peer is told why it is refused: asyncio closes the stream of a handshake that failed without sending the alert
+    that OpenSSL has made. For a peer that speaks no TLS OpenSSL makes none; Java does, and clients know by it what they
+    have connected to.
     """
 
     max_size = READ_BUFFER_BYTES
 
+    if TYPE_CHECKING:
+        _app_protocol: Any
+        _app_state: sslproto.AppProtocolState
+        _app_transport: Any
+        _transport: Any
+        _write_backlog: Any
+        _outgoing: ssl.MemoryBIO
+        _sslobj: ssl.SSLObject
+
+    def abandon(self) -> None:
+        """Hang up in the middle of the handshake."""
+        self._app_transport.abort()
+
+    def pause_writing(self) -> None:
+        if self._app_state is sslproto.AppProtocolState.STATE_CON_MADE:
+            self._app_writing_paused = True
+            self._app_protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._app_writing_paused and self._app_protocol is not None:
+            self._app_writing_paused = False
+            self._app_protocol.resume_writing()
+
+    def _set_read_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._incoming_high_water = high or READ_BUFFER_BYTES
+        self._incoming_low_water = low or RECORD_BYTES_MAX
+
+    def _set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits(high, low)
+
+    def _control_app_writing(self) -> None:
+        """The stream does."""
+
+    def _get_write_buffer_size(self) -> int:
+        there = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return int(there + self._write_buffer_size)
+
+    def _do_write(self) -> None:
+        try:
+            while self._write_backlog and self._transport is not None and not self._transport.is_closing():
+                rest = memoryview(self._write_backlog[0])
+                count = self._sslobj.write(rest[:WRITE_BYTES])
+                self._write_buffer_size -= count
+                if count < len(rest):
+                    self._write_backlog[0] = rest[count:]
+                else:
+                    self._write_backlog.popleft()
+                self._process_outgoing()
+        except (ssl.SSLWantReadError, ssl.SSLSyscallError):
+            self._process_outgoing()
+
+    def _process_outgoing(self) -> None:
+        if self._outgoing.pending and self._transport is not None:
+            self._transport.write(self._outgoing.read())
+
     def _on_handshake_complete(self, handshake_exc: BaseException | None) -> None:
         if isinstance(handshake_exc, ssl.SSLError):
             if handshake_exc.reason in _NO_TLS and self._transport is not None:
-                cast("asyncio.Transport", self._transport).write(_NO_TLS_ALERT)
-            self._process_outgoing()  # type: ignore[attr-defined]
+                self._transport.write(_NO_TLS_ALERT)
+            self._process_outgoing()
         super()._on_handshake_complete(handshake_exc)
 
 

@@ -1,0 +1,189 @@
+"""Listening over TLS: peers that are slow, in either direction, and ends in the middle of a handshake."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, cast
+
+import pytest
+
+from support.fixtures.certificates import Authority, missing_openssl
+from support.fixtures.waiting import until
+from tidelog.base.certificates import Certificates
+from tidelog.io.acceptor import Acceptor
+from tidelog.io.tls import READ_BUFFER_BYTES, TlsListeningNetwork
+
+SECONDS_MAX = 15.0
+HOSTS = "DNS:localhost,IP:127.0.0.1"
+MUCH = 16 << 20
+"""More than the buffers of two sockets take."""
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    if (reason := missing_openssl()) is not None:
+        pytest.skip(reason)
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def network(authority: Authority) -> TlsListeningNetwork:
+    return TlsListeningNetwork(Certificates(certificate_path=str(authority.sign("broker", hosts=HOSTS).both)))
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]], None]:
+    factory = asyncio.new_event_loop
+    if request.param == "uvloop":
+        factory = pytest.importorskip("uvloop").new_event_loop
+
+    def run_bounded(work: Coroutine[Any, Any, None]) -> None:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(asyncio.wait_for(work, SECONDS_MAX))
+
+    return run_bounded
+
+
+class Served(asyncio.BufferedProtocol):
+    """A connection at the listener."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.received = 0
+        self.is_paused = False
+        self.ends: list[Exception | None] = []
+        self._memory = bytearray(16 << 10)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=64 << 10)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return memoryview(self._memory)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.received += nbytes
+
+    def pause_writing(self) -> None:
+        self.is_paused = True
+
+    def resume_writing(self) -> None:
+        self.is_paused = False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ends.append(exc)
+
+
+class Listening:
+    """Whoever connects is one of `served`."""
+
+    def __init__(self, network: TlsListeningNetwork, authority: Authority) -> None:
+        self.served: list[Served] = []
+        self.acceptor: Acceptor = network.listen("127.0.0.1", 0, backlog=10, admit=self._admit, on_trouble=print)
+        self.acceptor.start()
+        self._authorities = str(authority.certificate)
+
+    def _admit(self, ip: str, descriptor: int) -> Served:
+        self.served.append(Served())
+        return self.served[-1]
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Served, asyncio.Transport]:
+        context = ssl.create_default_context(cafile=self._authorities)
+        reader, writer = await asyncio.open_connection("localhost", self.acceptor.port, ssl=context, family=2)
+        served = self.served[-1]
+        await until(lambda: served.transport is not None)
+        assert served.transport is not None
+        return reader, writer, served, served.transport
+
+
+def test_a_peer_that_does_not_read_is_noticed_at_once_and_all_it_leaves_is_counted(
+    run: Any, network: TlsListeningNetwork, authority: Authority
+) -> None:
+    async def work() -> None:
+        listening = Listening(network, authority)
+        reader, writer, served, transport = await listening.connect()
+        assert not served.is_paused
+        transport.write(bytes(MUCH))
+        assert served.is_paused
+        taken = MUCH - transport.get_write_buffer_size()
+        assert taken < MUCH / 2, "what the system holds is all that is not counted"
+        assert len(await reader.readexactly(MUCH)) == MUCH
+        await until(lambda: not served.is_paused)
+        # What was written before the end still goes out, and then the end is told.
+        transport.write(bytes(MUCH))
+        transport.close()
+        assert len(await reader.read(-1)) == MUCH
+        writer.close()
+        await until(lambda: len(served.ends) == 1)
+        listening.acceptor.close()
+
+    run(work())
+
+
+def test_a_peer_that_reads_nothing_is_hung_up_on_at_once(
+    run: Any, network: TlsListeningNetwork, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        listening = Listening(network, authority)
+        _, writer, served, transport = await listening.connect()
+        transport.write(bytes(MUCH))
+        transport.abort()
+        transport.write(bytes(MUCH))
+        await until(lambda: len(served.ends) == 1)
+        writer.transport.abort()
+        listening.acceptor.close()
+
+    run(work())
+    assert not caplog.records
+
+
+def test_little_is_held_of_what_comes_while_nobody_reads(
+    run: Any, network: TlsListeningNetwork, authority: Authority
+) -> None:
+    async def work() -> None:
+        listening = Listening(network, authority)
+        _, writer, served, transport = await listening.connect()
+        transport.pause_reading()
+        writer.write(bytes(MUCH))
+        tls = cast(Any, transport)._ssl_protocol
+        await until(lambda: tls._ssl_reading_paused)
+        assert tls._incoming.pending <= 2 * READ_BUFFER_BYTES
+        assert served.received == 0
+        transport.resume_reading()
+        await until(lambda: served.received == MUCH)
+        transport.abort()
+        writer.transport.abort()
+        listening.acceptor.close()
+
+    run(work())
+
+
+def test_who_shakes_hands_when_the_listener_closes_is_hung_up_on(
+    run: Any, network: TlsListeningNetwork, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        listening = Listening(network, authority)
+        reader, writer = await asyncio.open_connection("127.0.0.1", listening.acceptor.port)
+        writer.write(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")  # half a hello
+        await until(lambda: len(listening.served) == 1)
+        await until(lambda: bool(listening.acceptor._opening))
+        listening.acceptor.close()
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        await until(lambda: listening.served[0].ends == [None])
+        assert listening.served[0].transport is None
+        writer.close()
+        # Whoever has the number of its descriptor next is served.
+        others = Listening(network, authority)
+        _, writer, served, transport = await others.connect()
+        writer.write(b"x")
+        await until(lambda: served.received == 1)
+        transport.abort()
+        writer.transport.abort()
+        others.acceptor.close()
+
+    run(work())
+    assert not caplog.records
