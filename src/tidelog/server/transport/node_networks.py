@@ -23,7 +23,7 @@ logger = logging.getLogger("tidelog.server.tls")
 LOOKED_AT_SECONDS = 2.0
 """How often the files of certificates are looked at."""
 
-_Stamp = tuple[tuple[int, int, int] | None, ...]
+_Stamp = tuple[Certificates, tuple[tuple[int, int, int] | None, ...]]
 
 
 class NodeNetworks:
@@ -98,8 +98,11 @@ class NodeNetworks:
     def look(self) -> None:
         """Look at the files once."""
         for key in list(self._secured):
-            certificates = self.certificates(key[0])
-            if certificates is not None and _stamp(certificates) != self._stamps[key]:
+            try:
+                certificates = certificates_of(self._texts, key[0])
+            except ConfigError:
+                continue  # told of when it was set
+            if _stamp(certificates) != self._stamps[key]:
                 self._renew(key, certificates)
 
     def _to(self, name: str) -> Network:
@@ -133,7 +136,7 @@ def _is_of_tls(name: str) -> bool:
 
 
 def _stamp(certificates: Certificates) -> _Stamp:
-    """What is different when a file was written."""
+    """What is different when a setting was changed, or a file was written."""
     found: list[tuple[int, int, int] | None] = []
     for path in certificates.paths:
         try:
@@ -142,4 +145,4 @@ def _stamp(certificates: Certificates) -> _Stamp:
             found.append(None)
         else:
             found.append((status.st_mtime_ns, status.st_size, status.st_ino))
-    return tuple(found)
+    return certificates, tuple(found)
