@@ -56,6 +56,11 @@ def test_the_defaults_of_what_is_not_served_may_be_spelled_out() -> None:
     assert NodeConfig.from_properties(GOOD | spelled | {"broker.id": "-1"}).node_id == 7
 
 
+def test_the_prefix_of_a_listener_is_in_small_letters() -> None:
+    with pytest.raises(ConfigError, match=r"small letters: listener\.name\.plaintext\.ssl\.client\.auth$"):
+        NodeConfig.from_properties(GOOD | {"listener.name.PLAINTEXT.ssl.client.auth": "required"})
+
+
 def test_the_directory_of_logs_may_be_named_in_either_way() -> None:
     plain = {key: value for key, value in GOOD.items() if key != "log.dirs"}
     assert NodeConfig.from_properties(plain).log_directories == ("/tmp/kafka-logs",)

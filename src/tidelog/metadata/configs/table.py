@@ -169,6 +169,12 @@ def config_key(scope: Scope, name: str) -> ConfigKey[Any]:
         key = _key_by_prefix(name)
     if key is None:
         raise ConfigError(f"{name}: there is no such {scope} setting{_suggestion(scope, name)}")
+    listener = name.removeprefix(_OF_LISTENERS).partition(".")[0] if name.startswith(_OF_LISTENERS) else ""
+    if listener != listener.lower():  # nobody would look at it: a certificate might not be asked for
+        raise ConfigError(
+            f"{name}: the name of a listener stands here in small letters: "
+            f"{_OF_LISTENERS}{name.removeprefix(_OF_LISTENERS).replace(listener, listener.lower(), 1)}"
+        )
     return key
 
 
