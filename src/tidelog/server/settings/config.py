@@ -104,6 +104,7 @@ class NodeConfig:
         values = broker_values(properties)
         node_id = _node_id(values)
         broker_listeners, controller_listeners = _listeners(values, _roles(values))
+        _check_inter_broker_protocol(values, broker_listeners)
         listener_name = _names_of_controllers(values)[0]
         log_directories = _log_directories(values)
         advertised = _advertised(values, broker_listeners, controller_listeners)
@@ -221,6 +222,21 @@ def _protocols(values: ConfigValues, of_controllers: tuple[str, ...]) -> Mapping
     text = values[keys.LISTENER_SECURITY_PROTOCOL_MAP]
     protocols = parse_protocols(text)
     return protocols if text != DEFAULT_PROTOCOL_MAP else dict.fromkeys(of_controllers, PLAINTEXT) | protocols
+
+
+def _check_inter_broker_protocol(values: ConfigValues, listeners: tuple[Listener, ...]) -> None:
+    """Where no listener has the name for brokers, they ask on the first one; it must speak what they do."""
+    name = inter_broker_listener_name(values)
+    if not listeners or name in {one.name for one in listeners}:
+        return
+    protocols = _protocols(values, _names_of_controllers(values))
+    first = listeners[0].name
+    theirs, spoken = protocols.get(name, name), protocols.get(first, first)
+    if theirs != spoken:
+        raise ConfigError(
+            f"listeners: none is named {name}, so brokers would ask this one on {first} by {theirs}, and {first} "
+            f"speaks {spoken}: set inter.broker.listener.name={first} on all brokers, or add a listener {name}"
+        )
 
 
 def _advertised(
