@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 
 from tidelog.base.certificates import Certificates
 from tidelog.base.errors import ConfigError
@@ -47,6 +48,7 @@ class NodeNetworks:
         self._texts: Mapping[str, str] = config.static
         self._secured: dict[tuple[str, bool], SecuredNetwork] = {}
         self._stamps: dict[tuple[str, bool], _Stamp] = {}
+        self._changed = asyncio.Event()
         self.to_brokers = self._to(config.inter_broker_listener_name)
         self.to_controllers = self._to(config.controller_listener_name)
 
@@ -77,8 +79,9 @@ class NodeNetworks:
         changed = {name for name in texts.keys() | self._texts.keys() if texts.get(name) != self._texts.get(name)}
         if any(_is_of_tls(name) for name in changed):
             self._texts = texts
-            for key in self._secured:
-                self._renew(key, self.certificates(key[0]))
+            for name, _ in self._secured:
+                self.certificates(name)  # the log says what cannot be
+            self._changed.set()
 
     def certificates(self, name: str) -> Certificates | None:
         """What is set for a listener now; None, which the log says, if that cannot be."""
@@ -91,9 +94,12 @@ class NodeNetworks:
     async def watch(self, executor: Executor) -> None:
         """Look at the files now and then, and read anew what has changed. Never returns."""
         while True:
-            await asyncio.sleep(LOOKED_AT_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOKED_AT_SECONDS):
+                    await self._changed.wait()
+            self._changed.clear()
             if self._secured:
-                await executor.run(self.look)
+                await executor.run(self.look)  # to read all authorities of the system takes a tenth of a second
 
     def look(self) -> None:
         """Look at the files once."""
@@ -116,9 +122,7 @@ class NodeNetworks:
             self._secured[key] = self._network.over_tls(certificates, listens=listens)
         return self._secured[key]
 
-    def _renew(self, key: tuple[str, bool], certificates: Certificates | None) -> None:
-        if certificates is None:
-            return
+    def _renew(self, key: tuple[str, bool], certificates: Certificates) -> None:
         name, listens = key
         stamp = _stamp(certificates)
         whose = f"listener {name}" if listens else f"what this node asks others on {name}"
