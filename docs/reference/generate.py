@@ -23,12 +23,13 @@ import tidelog
 from tidelog import aio, prometheus, schemas, serialization, spark, testing
 from tidelog.base.errors import Code, TidelogError
 from tidelog.cli.app import root
+from tidelog.client import kafka_security as security_settings
+from tidelog.client import kafka_settings as client_settings
 from tidelog.client.options import AdminConfig, ConsumerConfig, ProducerConfig
 from tidelog.metadata.configs.broker import BROKER_CONFIGS
 from tidelog.metadata.configs.groups import GROUP_CONFIGS
 from tidelog.metadata.configs.key import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Support, Synonym
 from tidelog.metadata.configs.topic import TOPIC_CONFIGS
-from tidelog.spark import client_settings, security_settings
 from tidelog.spark.options import SINK_OPTIONS, SOURCE_OPTIONS
 
 HERE = Path(__file__).parent
@@ -550,8 +551,8 @@ def fields_of(cls: type) -> list[tuple[str, str, str]]:
 def option_rows(config: type) -> list[tuple[str, str, str]]:
     """Those of all clients last."""
     documented = {name: text for base in reversed(config.__mro__[:-1]) for name, text in field_docs(base).items()}
-    own = [one for one in fields(config) if one.name in config.__annotations__]  # type: ignore[arg-type]
-    shared = [one for one in fields(config) if one not in own]  # type: ignore[arg-type]
+    own = [one for one in fields(config) if one.name in config.__annotations__]
+    shared = [one for one in fields(config) if one not in own]
     rows = []
     for one in (*own, *shared):
         values = ", ".join(f"`{value!r}`" for value in one.metadata.get("values", ()))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tidelog.spark import client_settings
+from tidelog.client import kafka_settings as client_settings
+from tidelog.client.kafka_security import SECURITY_KEYS
 from tidelog.spark.options import SINK_OPTIONS, SOURCE_OPTIONS
-from tidelog.spark.security_settings import SECURITY_KEYS
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark-from-kafka-connector.md"
 OWN = "Options of Tidelog's own"

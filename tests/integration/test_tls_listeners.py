@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import ssl
@@ -13,6 +14,7 @@ import pytest
 
 from support.fixtures.certificates import Authority, Certificate, missing_openssl
 from support.fixtures.waiting import wait_until
+from support.nodes.forked_command import run_command
 from support.nodes.server_process import NodeFailedError, ServerProcess
 from tidelog import Admin, ConfigResource, Consumer, NewTopic, Producer, SslAuthenticationError, TopicPartition
 from tidelog.base.ids import BrokerId, ClusterId
@@ -214,6 +216,42 @@ def test_what_cannot_be_meant_ends_the_start(
         secured.settings[setting] = value.format(key=keys.nodes.key)
     with pytest.raises(NodeFailedError, match=rf"(?s)error: .*{error}"):
         secured.start()
+
+
+def test_commands_take_the_properties_of_kafkas_tools(keys: Keys, secured: ServerProcess, tmp_path: Path) -> None:
+    secured.settings["ssl.client.auth"] = "required"
+    secured.start()
+    file = tmp_path / "client.properties"
+    own = {
+        "bootstrap.servers": secured.bootstrap,
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(keys.authority.certificate),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(keys.client.both),
+        "ssl.key.password": "",
+    }
+    file.write_text("".join(f"{key}={value}\n" for key, value in own.items()))
+    config = ["--command-config", str(file)]
+    assert run_command(["produce", "t", *config], stdin="a\nb\n", timeout=60).returncode == 0
+    command = ["consume", "t", "--from-beginning", "--count", "2", "--output", "json", *config]
+    read = run_command(command, timeout=60)
+    assert [json.loads(line)["value"] for line in read.stdout.splitlines()] == ["a", "b"]
+    listed = run_command(["topics", "list", "--output", "json", *config], timeout=60)
+    assert [json.loads(line)["topic"] for line in listed.stdout.splitlines()] == ["t"]
+
+    for text, error in (
+        ("security.protocol=TLS\n", "security.protocol=TLS: one of PLAINTEXT, SSL"),
+        ("ssl.keystore.location=x.pem\n", "ssl.keystore.location has no effect without TLS: set security.protocol=SSL"),
+        ("security.protocl=SSL\n", "did you mean security.protocol?"),
+    ):
+        file.write_text(text)
+        refused = run_command(["topics", "list", *config], timeout=60)
+        assert refused.returncode == 2
+        assert refused.stderr.startswith(f"error: {file}: ")
+        assert error in refused.stderr
+    gone = run_command(["topics", "list", "--command-config", str(tmp_path / "gone")], timeout=60)
+    assert "it cannot be read: No such file" in gone.stderr
 
 
 def test_stock_clients_speak_tls_to_it(keys: Keys, secured: ServerProcess) -> None:

@@ -14,9 +14,11 @@ from tidelog.cli.command import (
     UsageError,
     argument,
     bootstrap_option,
+    client_arguments,
     log_level_option,
     option,
     start_logging,
+    timeout_ms,
     timeout_option,
 )
 from tidelog.cli.output import LiveRows, Row
@@ -101,13 +103,15 @@ class Consume:
     def _batches(self) -> Iterator[list[Row]]:
         from tidelog import Consumer
 
-        consumer = Consumer(
+        options = client_arguments(
             self.bootstrap,
+            "consumer",
             auto_offset_reset="none",
             isolation_level=self.isolation_level,
             client_id="tidelog-consume",
-            default_api_timeout_ms=round(self.timeout * 1_000),
+            default_api_timeout_ms=timeout_ms(self.timeout),
         )
+        consumer = Consumer(**options)
         with consumer:
             partitions = self._partitions(consumer)
             consumer.assign(partitions)

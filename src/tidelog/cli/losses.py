@@ -17,10 +17,12 @@ from tidelog.cli.command import (
     UsageError,
     argument,
     bootstrap_option,
+    client_arguments,
     log_level_option,
     open_admin,
     option,
     output_option,
+    timeout_ms,
     timeout_option,
 )
 from tidelog.cli.output import Row, Rows, Section, Sections
@@ -202,9 +204,10 @@ class ExportLoss:
         assert self.topic is not None
         tally = Tally()
         partition = loss.partition if self.topic == loss.topic else None
-        producer = Producer(
-            self.bootstrap, acks="all", max_block_ms=round(self.timeout * 1_000), client_id="tidelog-losses"
+        options = client_arguments(
+            self.bootstrap, "producer", acks="all", max_block_ms=timeout_ms(self.timeout), client_id="tidelog-losses"
         )
+        producer = Producer(**options)
         with producer:
             sent: deque[Future[RecordMetadata]] = deque()
             for record in records:

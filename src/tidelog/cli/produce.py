@@ -16,10 +16,12 @@ from tidelog.cli.command import (
     UsageError,
     argument,
     bootstrap_option,
+    client_arguments,
     log_level_option,
     option,
     output_option,
     start_logging,
+    timeout_ms,
     timeout_option,
 )
 from tidelog.cli.output import Row, Rows
@@ -118,13 +120,15 @@ class Produce:
 
         tally = Tally()
         headers = [(key, value.encode()) for key, value in self.header]
-        producer = Producer(
-            bootstrap_servers=self.bootstrap,
+        options = client_arguments(
+            self.bootstrap,
+            "producer",
             acks=self.acks,
             compression_type=self.compression,
-            max_block_ms=round(self.timeout * 1_000),
+            max_block_ms=timeout_ms(self.timeout),
             client_id="tidelog-produce",
         )
+        producer = Producer(**options)
         with producer:
             unacknowledged: deque[Future[RecordMetadata]] = deque()
             for key, value in read_records(sys.stdin.buffer, self.key_separator):

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tidelog.base.errors import TidelogError
-from tidelog.spark.client_settings import client_arguments
+from tidelog.client.kafka_settings import client_arguments
 
 if TYPE_CHECKING:
     from tidelog import Consumer, Producer

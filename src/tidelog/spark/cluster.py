@@ -11,7 +11,7 @@ from tidelog import Admin, ConfigResource, Consumer, UnsupportedVersionError
 from tidelog.base.errors import Code, KafkaError, NetworkError, TidelogError, TimedOutError, UnknownTopicError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition, parse_uuid
 from tidelog.client.core.positions import EpochEnd, Questions
-from tidelog.spark.client_settings import admin_settings, client_arguments
+from tidelog.client.kafka_settings import admin_settings, client_arguments
 from tidelog.spark.options import PLAN_PATIENCE_MS, SourceOptions
 from tidelog.spark.plan import ClusterFacts
 from tidelog.spark.truncation import PartitionFacts

@@ -24,7 +24,7 @@ from tidelog.base.errors import (
     TopicAlreadyExistsError,
     UnknownTopicError,
 )
-from tidelog.spark.client_settings import admin_settings, client_arguments
+from tidelog.client.kafka_settings import admin_settings, client_arguments
 from tidelog.spark.sink_decisions import Committable, SinkState, run_of, transactional_id
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql.datasource import WriterCommitMessage
 
 from tidelog.base.errors import TidelogError
-from tidelog.spark.client_settings import client_arguments
+from tidelog.client.kafka_settings import client_arguments
 from tidelog.spark.decision_log import DecisionLog, decision_log
 from tidelog.spark.options import ExactlyOnce, SinkOptions
 from tidelog.spark.sink_decisions import (

@@ -16,11 +16,12 @@ from typing import TypeVar
 
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import PartitionIndex, TopicPartition
-from tidelog.spark.client_settings import client_settings
+from tidelog.client.kafka_settings import Spelling, client_settings
 from tidelog.spark.plan import EARLIEST, LATEST, Bound
 from tidelog.spark.truncation import OnTruncation
 
 T = TypeVar("T")
+OF_AN_OPTION = Spelling("option kafka.", "kafka.")
 logger = logging.getLogger("tidelog.spark")
 
 SOURCE_OPTIONS = {
@@ -364,7 +365,7 @@ class _Reader:
 
 def _client_options(read: _Reader, *, consumer: bool) -> dict[str, object]:
     given = {name.removeprefix("kafka."): value for name, value in read.values.items() if name.startswith("kafka.")}
-    found = client_settings(given, consumer=consumer)
+    found = client_settings(given, consumer=consumer, spelling=OF_AN_OPTION)
     settings = found.arguments
     if "bootstrap_servers" not in settings:
         raise ConfigError("option kafka.bootstrap.servers is missing: HOST:PORT of one or more brokers, by commas")

@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from support.clients.kafka_peer import java_command
-from tidelog.spark.client_settings import every_key
-from tidelog.spark.security_settings import SECURITY_KEYS
+from tidelog.client.kafka_security import SECURITY_KEYS
+from tidelog.client.kafka_settings import every_key
 
 
 @pytest.mark.parametrize("name", ["consumer.ConsumerConfig", "producer.ProducerConfig"])

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tidelog.base.errors import Code, KafkaError, NetworkError, TidelogError, TimedOutError, refusal
+from tidelog.client.kafka_settings import admin_settings, client_settings
 from tidelog.client.options import AdminConfig, ConsumerConfig, ProducerConfig, parse_options
-from tidelog.spark.client_settings import admin_settings, client_settings
 from tidelog.spark.cluster import RealCluster
 from tidelog.spark.options import source_options
 
@@ -65,7 +65,7 @@ def test_every_setting_is_one_of_our_clients() -> None:
     texts = {"isolation.level": "read_committed", "acks": "all", "compression.type": "zstd"}
     flags = {"allow.auto.create.topics", "check.crcs", "enable.idempotence"}
     for consumer, config in ((True, ConsumerConfig), (False, ProducerConfig)):
-        from tidelog.spark import client_settings as module
+        from tidelog.client import kafka_settings as module
 
         table = {**module.SHARED, **(module.CONSUMER if consumer else module.PRODUCER)}
         given = {key: texts.get(key, "true" if key in flags else "1000") for key in table}

@@ -13,10 +13,10 @@ from urllib.request import Request
 import pytest
 
 from tidelog.base.errors import ConfigError, SaslAuthenticationError
+from tidelog.client import oauth
+from tidelog.client.jaas import LoginModule, parse_jaas
+from tidelog.client.kafka_settings import admin_settings, client_arguments
 from tidelog.client.options import AdminConfig, ConsumerConfig, ProducerConfig, parse_options
-from tidelog.spark import oauth
-from tidelog.spark.client_settings import admin_settings, client_arguments
-from tidelog.spark.jaas import LoginModule, parse_jaas
 from tidelog.spark.options import sink_options, source_options
 
 SECRET = 'pass;"word='

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.base.errors import ConfigError
-from tidelog.spark.jaas import LoginModule, parse_jaas
+from tidelog.client.jaas import LoginModule, parse_jaas
 
 _TO_PEM = (
     "convert a JKS store by `keytool -importkeystore -srckeystore store.jks -destkeystore store.p12 -deststoretype "
@@ -119,19 +119,20 @@ def security_settings(given: Mapping[str, str]) -> dict[str, object]:
         given: keys of `SECURITY_KEYS`, to text.
 
     Raises:
-        ConfigError: a value has no counterpart, is missing, or contradicts another. Names the option.
+        ConfigError: a value has no counterpart, is missing, or contradicts another. Names the key, after a mark in the
+            place of its prefix: ¶ of the first in a sentence, § of the others.
     """
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
-        raise ConfigError(f"option kafka.security.protocol={protocol}: one of {', '.join(_PROTOCOLS)} is expected")
+        raise ConfigError(f"¶security.protocol={protocol}: one of {', '.join(_PROTOCOLS)} is expected")
     is_tls, is_sasl = protocol.endswith("SSL"), protocol.startswith("SASL")
     for key in given:
         if (key in _TLS_TEXTS or key in _STORE_PASSWORDS) and not is_tls:
             wanted = "SASL_SSL" if is_sasl or "sasl.mechanism" in given else "SSL"
-            raise ConfigError(f"option kafka.{key} has no effect without TLS: set kafka.security.protocol={wanted}")
+            raise ConfigError(f"¶{key} has no effect without TLS: set §security.protocol={wanted}")
         if key in {"sasl.mechanism", "sasl.jaas.config"} and not is_sasl:
             wanted = "SASL_SSL" if is_tls else "SASL_SSL or SASL_PLAINTEXT"
-            raise ConfigError(f"option kafka.{key} has no effect without SASL: set kafka.security.protocol={wanted}")
+            raise ConfigError(f"¶{key} has no effect without SASL: set §security.protocol={wanted}")
     settings: dict[str, object] = {} if protocol == "PLAINTEXT" else {"security_protocol": protocol}
     if settings:
         _check_only_values(given)
@@ -166,7 +167,7 @@ def _check_only_values(given: Mapping[str, str]) -> None:
         if key in given and given[key].lower().replace(" ", "") not in allowed:
             only = " or ".join(value for value in allowed if value) or "nothing"
             raise ConfigError(
-                f"option kafka.{key} is not supported: connections use TLS 1.2 or 1.3 as Python's ssl does by default; "
+                f"¶{key} is not supported: connections use TLS 1.2 or 1.3 as Python's ssl does by default; "
                 f"only {only} is accepted"
             )
 
@@ -180,17 +181,17 @@ def _tls(given: Mapping[str, str]) -> dict[str, object]:
         ("ssl.keystore.location", "ssl.keystore.key"),
     ):
         if one in given and other in given:
-            raise ConfigError(f"options kafka.{one} and kafka.{other} are two ways to say the same: give one")
+            raise ConfigError(f"¶{one} and §{other} are two ways to say the same: give one")
     chain, key = "ssl.keystore.certificate.chain", "ssl.keystore.key"
     if (chain in given) != (key in given):
-        raise ConfigError(f"options kafka.{chain} and kafka.{key} go together: give both")
+        raise ConfigError(f"¶{chain} and §{key} go together: give both")
     if "ssl.key.password" in given and key not in given and "ssl.keystore.location" not in given:
-        raise ConfigError("option kafka.ssl.key.password: there is no key to decrypt: give kafka.ssl.keystore.location")
+        raise ConfigError("¶ssl.key.password: there is no key to decrypt: give §ssl.keystore.location")
     settings: dict[str, object] = {key.replace(".", "_"): given[key] for key in _TLS_TEXTS if given.get(key)}
     if _IDENTIFICATION in given:
         algorithm = given[_IDENTIFICATION].lower()
         if algorithm not in {"https", ""}:
-            raise ConfigError(f"option kafka.{_IDENTIFICATION}={algorithm}: https is expected, or nothing")
+            raise ConfigError(f"¶{_IDENTIFICATION}={algorithm}: https is expected, or nothing")
         settings[_IDENTIFICATION.replace(".", "_")] = algorithm
     return settings
 
@@ -202,15 +203,14 @@ def _check_store(given: Mapping[str, str], which: str) -> None:
         return
     if kind is None and location is not None and not location.lower().endswith((".pem", ".crt", ".cer")):
         raise ConfigError(
-            f"option kafka.ssl.{which}.location={location}: JKS, which is the default of kafka.ssl.{which}.type, is "
+            f"¶ssl.{which}.location={location}: JKS, which is the default of §ssl.{which}.type, is "
             f"not supported: set it to PEM if that is what the file holds, or {_TO_PEM}"
         )
     if kind is not None and kind.upper() != "PEM":
-        raise ConfigError(f"option kafka.ssl.{which}.type={kind} is not supported, PEM is: {_TO_PEM}")
+        raise ConfigError(f"¶ssl.{which}.type={kind} is not supported, PEM is: {_TO_PEM}")
     if given.get(f"ssl.{which}.password"):
         raise ConfigError(
-            f"option kafka.ssl.{which}.password: a PEM store has no password, as in Kafka; kafka.ssl.key.password is "
-            "that of the key"
+            f"¶ssl.{which}.password: a PEM store has no password, as in Kafka; §ssl.key.password is that of the key"
         )
 
 
@@ -219,29 +219,25 @@ def _sasl(given: Mapping[str, str]) -> dict[str, object]:
     if mechanism not in MECHANISMS:
         reason = "Kerberos is not supported" if mechanism == "GSSAPI" else "it is unknown"
         default = "" if "sasl.mechanism" in given else ", the default of Kafka"
-        raise ConfigError(
-            f"option kafka.sasl.mechanism={mechanism}{default}: {reason}; one of {', '.join(MECHANISMS)} is expected"
-        )
+        raise ConfigError(f"¶sasl.mechanism={mechanism}{default}: {reason}; one of {', '.join(MECHANISMS)} is expected")
     for key in _UNSUPPORTED_SASL:
         if given.get(key):
             why = "a client secret is" if ".assertion." in key else "Java classes cannot be loaded here"
-            raise ConfigError(f"option kafka.{key} is not supported: {why}")
+            raise ConfigError(f"¶{key} is not supported: {why}")
     module = _module(given)
     if mechanism == "OAUTHBEARER":
         return {"sasl_mechanism": mechanism, "sasl_oauth": _oauth(given, module)}
     if given.get("sasl.login.callback.handler.class"):
-        raise ConfigError(
-            "option kafka.sasl.login.callback.handler.class is not supported: Java classes cannot be loaded here"
-        )
+        raise ConfigError("¶sasl.login.callback.handler.class is not supported: Java classes cannot be loaded here")
     if module.name not in {"PlainLoginModule", "ScramLoginModule"}:
         raise ConfigError(
-            f"option kafka.sasl.jaas.config: {mechanism} is for PlainLoginModule or ScramLoginModule, not {module.name}"
+            f"¶sasl.jaas.config: {mechanism} is for PlainLoginModule or ScramLoginModule, not {module.name}"
         )
     if module.options.get("tokenauth", "").lower() == "true":
-        raise ConfigError("option kafka.sasl.jaas.config: delegation tokens (tokenauth) are not supported")
+        raise ConfigError("¶sasl.jaas.config: delegation tokens (tokenauth) are not supported")
     for name in ("username", "password"):
         if name not in module.options:
-            raise ConfigError(f"option kafka.sasl.jaas.config: {name} is missing in it")
+            raise ConfigError(f"¶sasl.jaas.config: {name} is missing in it")
     return {
         "sasl_mechanism": mechanism,
         "sasl_username": module.options["username"],
@@ -252,21 +248,19 @@ def _sasl(given: Mapping[str, str]) -> dict[str, object]:
 def _module(given: Mapping[str, str]) -> LoginModule:
     if "sasl.jaas.config" not in given:
         raise ConfigError(
-            "option kafka.sasl.jaas.config is missing: a JAAS file of the JVM is not seen here. It is of the form "
+            "¶sasl.jaas.config is missing: a JAAS file of the JVM is not seen here. It is of the form "
             '…PlainLoginModule required username="…" password="…";'
         )
     try:
         return parse_jaas(given["sasl.jaas.config"])
     except ValueError as error:
-        raise ConfigError(f"option kafka.sasl.jaas.config: {error}") from None
+        raise ConfigError(f"¶sasl.jaas.config: {error}") from None
 
 
 def _oauth(given: Mapping[str, str], module: LoginModule) -> dict[str, object]:
     """What `oauth.token_source` makes tokens of."""
     if module.name != "OAuthBearerLoginModule":
-        raise ConfigError(
-            f"option kafka.sasl.jaas.config: OAUTHBEARER is for OAuthBearerLoginModule, not {module.name}"
-        )
+        raise ConfigError(f"¶sasl.jaas.config: OAUTHBEARER is for OAuthBearerLoginModule, not {module.name}")
     extensions = {
         name.removeprefix("extension_"): value
         for name, value in module.options.items()
@@ -281,29 +275,29 @@ def _oauth(given: Mapping[str, str], module: LoginModule) -> dict[str, object]:
         }
         if "sub" not in claims:
             raise ConfigError(
-                "option kafka.sasl.jaas.config: unsecuredLoginStringClaim_sub is missing in it; for tokens of a server "
-                f"set kafka.sasl.login.callback.handler.class to …{_HANDLER}, and kafka.sasl.oauthbearer.token."
+                "¶sasl.jaas.config: unsecuredLoginStringClaim_sub is missing in it; for tokens of a server "
+                f"set §sasl.login.callback.handler.class to …{_HANDLER}, and §sasl.oauthbearer.token."
                 "endpoint.url"
             )
         return {"claims": claims, "extensions": extensions}
     if handler != _HANDLER:
         raise ConfigError(
-            "option kafka.sasl.login.callback.handler.class is not supported: Java classes cannot be loaded here; "
+            "¶sasl.login.callback.handler.class is not supported: Java classes cannot be loaded here; "
             f"what …{_HANDLER} does is"
         )
     if given.get("sasl.oauthbearer.jwt.retriever.class", "").rsplit(".", maxsplit=1)[-1] not in _RETRIEVERS:
         raise ConfigError(
-            "option kafka.sasl.oauthbearer.jwt.retriever.class is not supported: Java classes cannot be loaded here; "
+            "¶sasl.oauthbearer.jwt.retriever.class is not supported: Java classes cannot be loaded here; "
             f"what …{_RETRIEVERS[-1]} does is"
         )
     url = given.get("sasl.oauthbearer.token.endpoint.url", "")
     if not url.startswith(("https://", "http://")):
-        raise ConfigError("option kafka.sasl.oauthbearer.token.endpoint.url is missing, or no http(s) address")
+        raise ConfigError("¶sasl.oauthbearer.token.endpoint.url is missing, or no http(s) address")
     credentials = "sasl.oauthbearer.client.credentials.client"
     client_id = given.get(f"{credentials}.id") or module.options.get("clientId")
     secret = given.get(f"{credentials}.secret") or module.options.get("clientSecret")
     if not client_id or not secret:
-        raise ConfigError("option kafka.sasl.jaas.config: clientId and clientSecret are missing in it")
+        raise ConfigError("¶sasl.jaas.config: clientId and clientSecret are missing in it")
     return {
         "url": url,
         "client_id": client_id,

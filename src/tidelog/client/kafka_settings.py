@@ -1,4 +1,4 @@
-"""Kafka's client settings, as `kafka.*` options spell them, for our clients.
+"""Kafka's client settings, as files for Kafka's tools and Spark's `kafka.*` options have them, for our clients.
 
 Each key of Kafka's consumers and producers is in one of these tables. A key that our clients have no counterpart for
 is accepted if nothing depends on it, accepted with a warning if only speed or resources do, and refused if results or
@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from tidelog.base.errors import ConfigError
-from tidelog.spark.security_settings import SECURITY_KEYS, idle_keys, security_settings
+from tidelog.client.kafka_security import SECURITY_KEYS, idle_keys, security_settings
 
 
 def _boolean(text: str) -> bool:
@@ -156,17 +156,43 @@ class Arguments(dict[str, object]):
         return f"Arguments({shown})"
 
 
-def client_settings(given: Mapping[str, str], *, consumer: bool) -> ClientSettings:
+class Spelling(NamedTuple):
+    """How a key is spelled where it was set, for errors: the first that a sentence names, and the others."""
+
+    first: str = ""
+    other: str = ""
+
+    def of(self, text: str) -> str:
+        """Put it in the place of the marks ¶ and §."""
+        return text.replace("¶", self.first).replace("§", self.other)
+
+
+def client_settings(
+    given: Mapping[str, str],
+    *,
+    consumer: bool,
+    spelling: Spelling = Spelling(),  # noqa: B008 - it never changes
+) -> ClientSettings:
     """Keyword arguments for our clients.
 
     Args:
-        given: Kafka's keys, without `kafka.`, to text.
+        given: Kafka's keys to text.
         consumer: for a reader; else for a writer.
+        spelling: of the keys, where they were set.
 
     Raises:
         ConfigError: names a key that is not Kafka's, with the closest that is; or one on which results or security
             depend and that has no counterpart; or a value that is not allowed.
     """
+    try:
+        found = _client_settings(given, consumer=consumer)
+    except ConfigError as error:
+        raise ConfigError(spelling.of(str(error))) from None
+    return found._replace(warnings=[spelling.of(text) for text in found.warnings])
+
+
+def _client_settings(given: Mapping[str, str], *, consumer: bool) -> ClientSettings:
+    """Errors and warnings have a mark in the place of a key's prefix."""
     table = {**SHARED, **(CONSUMER if consumer else PRODUCER)}
     others = {**(PRODUCER if consumer else CONSUMER), **({} if not consumer else dict.fromkeys(PARTITIONING, str))}
     security = {key: text for key, text in given.items() if key in SECURITY_KEYS}
@@ -192,14 +218,14 @@ def client_settings(given: Mapping[str, str], *, consumer: bool) -> ClientSettin
         elif key in WITHOUT_COUNTERPART:
             without_effect[key] = WITHOUT_COUNTERPART[key]
             if text.lower() != _AS_IT_IS.get(key):
-                warnings.append(f"option kafka.{key}={text} is not in force: {WITHOUT_COUNTERPART[key]}")
+                warnings.append(f"¶{key}={text} is not in force: {WITHOUT_COUNTERPART[key]}")
         elif key in ONLY_VALUES:
             allowed, why = ONLY_VALUES[key]
             if text.rsplit(".", maxsplit=1)[-1] not in {value.rsplit(".", maxsplit=1)[-1] for value in allowed}:
-                raise ConfigError(f"option kafka.{key} is not supported: {why}")
+                raise ConfigError(f"¶{key} is not supported: {why}")
             without_effect[key] = why
         elif key in REFUSED:
-            raise ConfigError(f"option kafka.{key} is not supported: {REFUSED[key]}")
+            raise ConfigError(f"¶{key} is not supported: {REFUSED[key]}")
         else:
             raise ConfigError(_unknown(key, table))
     return ClientSettings(arguments, without_effect, warnings)
@@ -209,7 +235,7 @@ def _parsed(key: str, text: str, parse: _Parse) -> object:
     try:
         return parse(text)
     except ValueError as error:
-        raise ConfigError(f"option kafka.{key}={text}: {error}") from None
+        raise ConfigError(f"¶{key}={text}: {error}") from None
 
 
 def _add_partitioner(arguments: Arguments, key: str, text: str) -> None:
@@ -218,9 +244,7 @@ def _add_partitioner(arguments: Arguments, key: str, text: str) -> None:
             arguments.setdefault("partitioner", "sticky")
         return
     if text not in _PARTITIONERS:
-        raise ConfigError(
-            f"option kafka.{key} is not supported: Java classes cannot be loaded here; compute a column partition"
-        )
+        raise ConfigError(f"¶{key} is not supported: Java classes cannot be loaded here; compute a column partition")
     if (name := _PARTITIONERS[text]) is not None:
         arguments["partitioner"] = name
 
@@ -233,8 +257,8 @@ def every_key() -> set[str]:
 
 def _unknown(key: str, table: Mapping[str, object]) -> str:
     close = get_close_matches(key, sorted(every_key() | SECURITY_KEYS), n=1, cutoff=0.5)
-    hint = f"did you mean kafka.{close[0]}?" if close else f"there are {', '.join(sorted(table))}"
-    return f"option kafka.{key} is not one of Kafka's clients; {hint}"
+    hint = f"did you mean §{close[0]}?" if close else f"there are {', '.join(sorted(table))}"
+    return f"¶{key} is not one of Kafka's clients; {hint}"
 
 
 def client_arguments(settings: Mapping[str, object]) -> dict[str, Any]:
@@ -242,7 +266,7 @@ def client_arguments(settings: Mapping[str, object]) -> dict[str, Any]:
     arguments: dict[str, Any] = dict(settings)
     asked = arguments.pop("sasl_oauth", None)
     if asked is not None:
-        from tidelog.spark.oauth import token_source
+        from tidelog.client.oauth import token_source
 
         arguments["sasl_oauth_token_callback"] = token_source(asked)
     return arguments
