@@ -51,6 +51,15 @@ def test_without_a_map_listeners_of_controllers_speak_plaintext_whatever_their_n
         NodeConfig.from_properties(GOOD | other | {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT"})
 
 
+def test_what_controllers_elsewhere_speak_is_served_too() -> None:
+    """Else a node that is only a broker would ask them in plain text."""
+    broker = GOOD | {"process.roles": "broker", "listeners": "PLAINTEXT://127.0.0.1:9092"}
+    for protocols, says in (("CONTROLLER:SASL_SSL", "CONTROLLER speaks SASL_SSL"), ("SSL:SSL", "CONTROLLER speaks")):
+        mapped = {"listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{protocols}"}
+        with pytest.raises(ConfigError, match=says):
+            NodeConfig.from_properties(broker | mapped)
+
+
 def test_the_defaults_of_what_is_not_served_may_be_spelled_out() -> None:
     spelled = {"authorizer.class.name": "", "security.inter.broker.protocol": "PLAINTEXT", "ssl.client.auth": "none"}
     assert NodeConfig.from_properties(GOOD | spelled | {"broker.id": "-1"}).node_id == 7

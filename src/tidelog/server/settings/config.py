@@ -190,7 +190,7 @@ def _listeners(values: ConfigValues, roles: frozenset[str]) -> tuple[tuple[Liste
     """Those for clients, and those for controllers."""
     listeners = _listed(keys.LISTENERS, values)
     names = _names_of_controllers(values)
-    check_protocols(_protocols(values, names), {one.name for one in listeners})
+    check_protocols(_protocols(values, names), {one.name for one in listeners} | {names[0]})
     brokers = tuple(one for one in listeners if one.name not in names)
     controllers = tuple(one for one in listeners if one.name in names)
     if BROKER_ROLE in roles and not brokers:
