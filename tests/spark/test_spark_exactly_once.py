@@ -20,7 +20,8 @@ from tidelog.client.admin.cluster_descriptions import FeatureUpdate
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tidelog[spark-local]'")
 
-from tidelog.spark import exactly_once  # noqa: E402 - pyspark is there
+from tidelog.spark import decision_log as decision_logs  # noqa: E402 - pyspark is there
+from tidelog.spark import exactly_once  # noqa: E402
 from tidelog.spark.decision_log import TOPIC, DecisionLog, decision_log  # noqa: E402
 from tidelog.spark.options import SinkOptions, sink_options  # noqa: E402
 from tidelog.spark.sink_decisions import (  # noqa: E402
@@ -133,6 +134,15 @@ def older_node(start_node: StartNode) -> Iterator[NodeProcess]:
 @pytest.fixture(params=["shared_node", "older_node", pytest.param("kafka_peer", marks=pytest.mark.slow)])
 def sink(request: pytest.FixtureRequest) -> Sink:
     return Sink(request.getfixturevalue(request.param).bootstrap)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def disconnected() -> Iterator[None]:
+    """What this process keeps from task to task would look for its nodes when they are gone."""
+    yield
+    for log in decision_logs._kept.values():
+        log.close()
+    decision_logs._kept.clear()
 
 
 def batch(number: int, run: str = "run-1", query: str = "q") -> Writing:

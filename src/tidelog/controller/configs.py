@@ -44,7 +44,14 @@ from tidelog.metadata.configs import (
 )
 from tidelog.metadata.configs.min_insync import ALL_BROKERS, MIN_INSYNC
 from tidelog.metadata.image import MetadataView, ResourceKey, ResourceType
-from tidelog.metadata.listeners import LISTENERS, PROTOCOL_MAP, check_protocols, parse_listeners, parse_protocols
+from tidelog.metadata.listeners import (
+    LISTENERS,
+    PROTOCOL_MAP,
+    PROTOCOLS,
+    check_protocols,
+    parse_listeners,
+    parse_protocols,
+)
 from tidelog.metadata.records.cluster import ConfigRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord
 
@@ -191,6 +198,14 @@ def _check_listeners(metadata: MetadataView, resource: ResourceKey, configs: Map
             )
     protocols = parse_protocols(configs.get(PROTOCOL_MAP, ""))
     check_protocols(protocols, names & protocols.keys())
+    for one in registered:
+        spoken = PROTOCOLS[one.security_protocol]
+        if protocols.get(one.listener_name, spoken) != spoken:
+            raise ConfigError(
+                f"{PROTOCOL_MAP}: {one.listener_name} speaks {spoken} as long as the broker runs: clients are told of "
+                f"it. Have a new listener speak {protocols[one.listener_name]}, or start the broker again with another "
+                "map in its .properties file"
+            )
 
 
 def _changed_text(

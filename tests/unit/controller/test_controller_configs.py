@@ -107,7 +107,7 @@ def test_deleting_writes_a_null() -> None:
         (TOPIC, "retention.ms", "of.another.release"),
         (TOPIC, "retention.ms", "remote.storage.enable"),
         (BROKER, "log.retention.ms", "of.another.release"),
-        (BROKER, "log.retention.ms", "ssl.client.auth"),
+        (BROKER, "log.retention.ms", "ssl.cipher.suites"),
     ],
 )
 def test_what_another_release_set_is_in_nobodys_way_and_can_be_deleted(kind: ResourceKey, key: str, old: str) -> None:
@@ -312,8 +312,8 @@ def test_settings_of_a_group_that_brokers_do_not_allow_are_refused(name: str, te
         ("log.retention.hours", "log.retention.ms, which counts before it, can"),
         ("log.retenton.ms", "the closest is log.retention.ms"),
         ("retention.ms", "it is a topic setting"),
-        ("ssl.keystore.password", "the value is not allowed; allowed: nothing (TLS is not served"),
-        ("listener.name.outside.ssl.keystore.password", "the value is not allowed; allowed: nothing (TLS is not"),
+        ("ssl.keystore.password", "the value is not allowed; allowed: nothing (a PEM store has no password"),
+        ("listener.name.outside.ssl.keystore.password", "the value is not allowed; allowed: nothing (a PEM"),
         ("authorizer.class.name", "there is no authorizer"),
         ("remote.log.reader.threads", "no tiered storage"),
         ("max.connections.per.ip.overrides", "ADDRESS:LIMIT"),
@@ -360,7 +360,7 @@ def test_a_broker_keeps_the_listeners_that_clients_are_told_of() -> None:
     assert change(state, BROKER, both, outside).code == Code.NONE
     for name, text, says in (
         ("listeners", "OUTSIDE://:9094", "PLAINTEXT is missing"),
-        ("listener.security.protocol.map", "OUTSIDE:PLAINTEXT,PLAINTEXT:SSL", "PLAINTEXT speaks SSL"),
+        ("listener.security.protocol.map", "OUTSIDE:PLAINTEXT,PLAINTEXT:SSL", "PLAINTEXT speaks PLAINTEXT as long"),
     ):
         refused = change(state, BROKER, (name, SET, text))
         assert refused.code == Code.INVALID_REQUEST
@@ -377,7 +377,7 @@ def test_a_listener_that_another_broker_has_by_its_file_goes_on_speaking_what_it
     second = ResourceKey(ResourceType.BROKER, "2")
     refused = change(state, second, ("listener.security.protocol.map", SET, "CLIENTS:SSL"))
     assert refused.code is Code.INVALID_REQUEST
-    assert "CLIENTS speaks SSL" in (refused.message or "")
+    assert "CLIENTS speaks PLAINTEXT as long as the broker runs" in (refused.message or "")
     assert change(state, second, ("listener.security.protocol.map", SET, "OTHERS:SSL")).code is Code.NONE
 
 
