@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, Offset, ProducerId
 from tidelog.base.ports import Clock, Disk, Executor, Network, Rng
-from tidelog.controller import ControllerSettings, ControllerState, CreateTopicResult, TopicToCreate
+from tidelog.controller import ControllerState, CreateTopicResult, TopicToCreate
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.records import KERNEL_IS_COMPILED
@@ -45,6 +45,7 @@ from tidelog.server.quorum.metadata_quorum import MetadataQuorum
 from tidelog.server.quorum.voter_requests import VoterRequests
 from tidelog.server.replication.replication import Replication
 from tidelog.server.settings.config import NodeConfig
+from tidelog.server.settings.controller_settings import controller_settings
 from tidelog.server.settings.replication_settings import ReplicaFetchSettings
 from tidelog.server.share_fetching.kept_states import KeepsShareStates
 from tidelog.server.share_fetching.share_fetching import ShareFetching
@@ -523,7 +524,7 @@ class Node:
             self.files.metadata,
             endpoints=tuple((one.name, one.host, one.port) for one in told),
             new_controller=lambda quorum: Controller(
-                ControllerState(self._controller_settings()),
+                ControllerState(controller_settings(config, self.cluster_id)),
                 quorum,
                 on_committed=self.broker.on_committed,
                 clock=self.clock,
@@ -590,16 +591,4 @@ class Node:
             rng=self.rng,
             tasks=self.broker.tasks,
             retention_check_interval_ms=self.config.retention_check_interval_ms,
-        )
-
-    def _controller_settings(self) -> ControllerSettings:
-        config = self.config
-        return ControllerSettings(
-            cluster_id=self.cluster_id,
-            num_partitions=config.num_partitions,
-            replication_factor=config.default_replication_factor,
-            delete_topic_enable=config.delete_topic_enable,
-            broker=BrokerSettings.of(config.static),
-            node_id=config.node_id,
-            partition_changes_max=config.controller_partition_changes_max,
         )
