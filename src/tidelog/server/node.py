@@ -20,6 +20,7 @@ from tidelog.controller import ControllerState, CreateTopicResult, TopicToCreate
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.records import KERNEL_IS_COMPILED
+from tidelog.security.authorizer import AllowEverything, Authorizer
 from tidelog.server.api import forwarding
 from tidelog.server.api.dispatch import Dispatcher
 from tidelog.server.api.fetch_sessions import FetchSessions
@@ -116,6 +117,7 @@ class Node:
             room_for_logs=lambda: self.connections.limits.room_for_logs(network.open_files()),
         )
         self.networks = NodeNetworks(config, network)
+        self.authorizer: Authorizer = AllowEverything()
         fetch_settings = ReplicaFetchSettings.from_properties(config.static)
         self.broker = Broker(
             config.node_id,

@@ -7,10 +7,10 @@ is to do with a resource, as in an Apache Kafka that has no authorizer.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntEnum
 from typing import Protocol
 
 from tidelog.base.errors import Code
+from tidelog.metadata.acls import AclOperation
 
 
 class DescribedGroupRow(Protocol):
@@ -18,21 +18,6 @@ class DescribedGroupRow(Protocol):
 
     error_code: int
     authorized_operations: int
-
-
-class AclOperation(IntEnum):
-    """Kafka's numbers of the operations that some kind of resource knows by themselves."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
 
 
 def _bits(operations: Iterable[AclOperation]) -> int:

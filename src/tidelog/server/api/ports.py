@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tidelog.controller import CreateTopicResult, TopicToCreate
     from tidelog.metadata import MetadataImage
     from tidelog.metadata.configs import BrokerSettings
+    from tidelog.security.authorizer import Authorizer
     from tidelog.server.api.fetch_sessions import FetchSessions
     from tidelog.server.api.told_readers import ToldReaders
     from tidelog.server.broker.broker import Broker
@@ -53,6 +54,11 @@ class MetadataApi(Protocol):
     @property
     def image(self) -> MetadataImage:
         """The metadata that this node answers from."""
+        ...
+
+    @property
+    def authorizer(self) -> Authorizer:
+        """By the rules of `image`."""
         ...
 
     @property

@@ -11,6 +11,7 @@ from tidelog.base.errors import Code, KafkaError
 from tidelog.wire import ConsistencyState, RequestHeader
 
 if TYPE_CHECKING:
+    from tidelog.base.principals import Requester
     from tidelog.server.api.ports import ServerApi
     from tidelog.server.transport.connection_memory import Kept
     from tidelog.server.transport.server_connection import ServerConnection
@@ -25,6 +26,7 @@ class RequestContext:
     Attributes:
         is_long: it lists much: it is read, and its answer written, on another thread.
         kept: the memory that is counted for it, if it is long: for its handler to give back what it needs no more.
+        forwarded_for: who asked the broker that sends it on (KIP-590); None for requests that nobody forwards.
         reflects: how recent the metadata is that the answer reflects, where that is not what there is at its end.
     """
 
@@ -34,10 +36,16 @@ class RequestContext:
     is_long: bool = False
     reflects: ConsistencyState | None = None
     kept: Kept | None = None
+    forwarded_for: Requester | None = None
 
     @property
     def api_version(self) -> int:
         return self.header.api_version
+
+    @property
+    def requester(self) -> Requester:
+        """Whose request it is: what it may do, and what it is counted for, go by that."""
+        return self.forwarded_for or self.connection.requester
 
 
 Handler = Callable[["ServerApi", Any, RequestContext], Any]

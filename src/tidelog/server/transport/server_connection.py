@@ -20,6 +20,7 @@ from typing import Protocol, cast
 
 from tidelog.base.errors import InvariantBrokenError, MalformedMessageError, TidelogError
 from tidelog.base.ports import Buffer, Executor
+from tidelog.base.principals import ANONYMOUS, Requester
 from tidelog.server.tasks import start_kept
 from tidelog.server.transport.connection_memory import ConnectionMemory, Kept
 from tidelog.wire import FrameReceiver, Piece
@@ -85,6 +86,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     Attributes:
         memory: as above.
         on_disconnected: called when it closed, whoever closed it.
+        requester: who sends on it.
         on_more: called while a request waits, when something came behind it that it holds up.
         received_ns: when the last bytes came, by `perf_counter_ns`.
     """
@@ -116,6 +118,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "on_more",
         "peer",
         "received_ns",
+        "requester",
     )
 
     def __init__(
@@ -134,6 +137,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.on_disconnected: Callable[[], None] | None = None
         self.on_more: Callable[[], None] | None = None
         self.peer = "?"
+        self.requester = Requester(ANONYMOUS, "?")
         self._on_frame = on_frame
         self._receiver = FrameReceiver(frame_size_bytes_max, request_size_bytes_max)
         self._connections = connections
@@ -162,7 +166,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         peer = transport.get_extra_info("peername")
-        self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
+        if isinstance(peer, tuple):
+            self.peer = f"{peer[0]}:{peer[1]}"
+            self.requester = Requester(ANONYMOUS, peer[0])
+        else:
+            self.peer = str(peer)
         self._connections[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
