@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId
 from tidelog.base.losses import LossId
 from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.image import MetadataImage, MetadataView, ResourceKey, ResourceType, TopicImage
+from tidelog.metadata.records.acls import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from tidelog.metadata.records.brokers import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
@@ -43,6 +46,8 @@ class MetadataDelta:
         """Whose settings changed; a topic that was deleted takes its settings along without being listed."""
         self.changed_losses: set[LossId] = set()
         """Entries of the account that are new, changed, or forgotten."""
+        self.changed_acls: set[UUID] = set()
+        """Access rules that came, and those that went."""
         self.are_features_changed = False
         self._draft = MetadataDraft(base)
 
@@ -75,6 +80,8 @@ class MetadataDelta:
                 named += [(one.topic_id, one.partition_index, one.leader_epoch) for one in record.forgotten_losses]
                 for topic_id, index, epoch in named:
                     self.changed_losses.add(LossId(TopicId(topic_id), PartitionIndex(index), LeaderEpoch(epoch)))
+            case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
+                self.changed_acls.add(record.id)
             case FeatureLevelRecord():
                 self.are_features_changed = True
             case _:

@@ -25,6 +25,7 @@ from tidelog.metadata.image import (
     ResourceType,
     TopicImage,
 )
+from tidelog.metadata.records.acls import RemoveAccessControlEntryRecord, record_of
 from tidelog.metadata.records.brokers import (
     BrokerEndpoint,
     BrokerFeature,
@@ -53,6 +54,7 @@ def records_between(base: MetadataImage, image: MetadataImage) -> Iterator[objec
     if image.next_producer_id != base.next_producer_id:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
     yield from _losses(base, image)
+    yield from _acls(base, image)
 
 
 def _begins_anew(base: MetadataImage, image: MetadataImage) -> bool:
@@ -170,6 +172,17 @@ def _losses(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
     for loss_id, loss in image.losses.items():
         if base.losses.get(loss_id) != loss:
             yield NoOpRecord(losses=[entry_of(loss)])
+
+
+def _acls(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
+    if base.acls is image.acls:
+        return
+    for acl_id in base.acls:
+        if acl_id not in image.acls:
+            yield RemoveAccessControlEntryRecord(id=acl_id)
+    for acl_id, acl in image.acls.items():
+        if base.acls.get(acl_id) != acl:
+            yield record_of(acl_id, acl)
 
 
 def _configs(base: MetadataImage, image: MetadataImage) -> Iterator[object]:

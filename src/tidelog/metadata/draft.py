@@ -16,6 +16,7 @@ from uuid import UUID
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicId
 from tidelog.base.invariant import invariant
 from tidelog.base.losses import Loss, LossId
+from tidelog.metadata.acls import Acl
 from tidelog.metadata.features import (
     CONTROLLERS_SINCE,
     ELIGIBLE_LEADERS_SINCE,
@@ -34,6 +35,7 @@ from tidelog.metadata.image import (
     ResourceType,
     TopicImage,
 )
+from tidelog.metadata.records import acls as acl_records
 from tidelog.metadata.records import brokers as broker_records
 from tidelog.metadata.records import cluster as cluster_records
 from tidelog.metadata.records import controllers as controller_records
@@ -50,6 +52,7 @@ class MetadataDraft:
     __slots__ = (
         "_growing",
         "_owned",
+        "acls",
         "brokers",
         "configs",
         "controllers",
@@ -74,6 +77,7 @@ class MetadataDraft:
         self.open_loss_count = base.open_loss_count
         self.unacknowledged_loss_count = base.unacknowledged_loss_count
         self.next_producer_id = base.next_producer_id
+        self.acls: dict[UUID, Acl] = base.acls  # type: ignore[assignment]
         self._owned: set[str] = set()  # names of the mappings above that nobody else sees
         self._growing: dict[TopicId, list[PartitionImage]] = {}  # partitions that nobody else sees
 
@@ -93,6 +97,7 @@ class MetadataDraft:
             self.losses,
             self.open_loss_count,
             self.unacknowledged_loss_count,
+            self.acls,
         )
 
     def clone(self) -> MetadataDraft:
@@ -240,6 +245,15 @@ class MetadataDraft:
     def apply_producer_ids(self, record: cluster_records.ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
 
+    def apply_acl(self, record: acl_records.AccessControlEntryRecord) -> None:
+        self._own("acls")
+        self.acls[record.id] = acl_records.acl_of(record)
+
+    def apply_remove_acl(self, record: acl_records.RemoveAccessControlEntryRecord) -> None:
+        invariant(record.id in self.acls, "no access rule {} to remove", record.id)
+        self._own("acls")
+        del self.acls[record.id]
+
     def apply_no_op(self, record: object) -> None:
         """Only its offset matters."""
 
@@ -345,6 +359,8 @@ _APPLY: dict[type, Callable[[MetadataDraft, Any], None]] = {
     cluster_records.ConfigRecord: MetadataDraft.apply_config,
     cluster_records.FeatureLevelRecord: MetadataDraft.apply_feature_level,
     cluster_records.ProducerIdsRecord: MetadataDraft.apply_producer_ids,
+    acl_records.AccessControlEntryRecord: MetadataDraft.apply_acl,
+    acl_records.RemoveAccessControlEntryRecord: MetadataDraft.apply_remove_acl,
     cluster_records.NoOpRecord: MetadataDraft.apply_losses,
     cluster_records.BeginTransactionRecord: MetadataDraft.apply_no_op,
     cluster_records.EndTransactionRecord: MetadataDraft.apply_no_op,

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicId
 from tidelog.base.losses import Loss, LossId
+from tidelog.metadata.acls import Acl
 
 
 class ResourceType(IntEnum):
@@ -142,6 +143,8 @@ class MetadataView(Protocol):
     def open_loss_count(self) -> int: ...
     @property
     def unacknowledged_loss_count(self) -> int: ...
+    @property
+    def acls(self) -> Mapping[UUID, Acl]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +170,8 @@ class MetadataImage:
     """How many of its entries are open."""
     unacknowledged_loss_count: int = 0
     """How many no operator has acknowledged."""
+    acls: Mapping[UUID, Acl] = field(default_factory=dict)
+    """The access rules by their ids."""
 
     @staticmethod
     def empty() -> MetadataImage:

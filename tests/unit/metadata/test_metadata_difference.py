@@ -19,6 +19,7 @@ from tidelog.metadata import (
     ResourceType,
     TopicImage,
 )
+from tidelog.metadata.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
 from tidelog.metadata.difference import records_between
 from tidelog.metadata.records import decode_record, encode_record
 
@@ -78,6 +79,19 @@ def controllers(draw: st.DrawFn, controller_id: BrokerId) -> ControllerImage:
 
 
 @st.composite
+def acls(draw: st.DrawFn) -> Acl:
+    return Acl(
+        draw(st.sampled_from([AclResourceType.TOPIC, AclResourceType.USER])),
+        draw(st.sampled_from(["*", "a"])),
+        draw(st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED])),
+        "User:alice",
+        draw(st.sampled_from(["*", "10.0.0.1"])),
+        draw(st.sampled_from([AclOperation.READ, AclOperation.ALL])),
+        draw(st.sampled_from([AclPermission.DENY, AclPermission.ALLOW])),
+    )
+
+
+@st.composite
 def images(draw: st.DrawFn) -> MetadataImage:
     topics = []
     for name in draw(st.lists(st.sampled_from(["a", "b", "c"]), unique=True)):
@@ -98,6 +112,7 @@ def images(draw: st.DrawFn) -> MetadataImage:
         next_producer_id=draw(st.integers(0, 3)),
         last_offset=Offset(7),
         controllers={one: draw(controllers(one)) for one in draw(st.sets(IDS))},
+        acls=draw(st.dictionaries(UUIDS, acls(), max_size=3)),
     )
 
 

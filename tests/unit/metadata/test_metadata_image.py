@@ -23,6 +23,7 @@ from tidelog.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
@@ -172,6 +173,7 @@ def test_the_offset_of_an_image_counts_control_records() -> None:
         PartitionChangeRecord(partition_id=0, topic_id=B),
         BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7),
         UnregisterBrokerRecord(broker_id=1, broker_epoch=7),
+        RemoveAccessControlEntryRecord(id=A),
     ],
     ids=lambda record: type(record).__name__,
 )

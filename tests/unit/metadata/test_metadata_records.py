@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tidelog.base.errors import CorruptLogError
 from tidelog.metadata.records import (
     AbortTransactionRecord,
+    AccessControlEntryRecord,
     BeginTransactionRecord,
     BrokerEndpoint,
     BrokerFeature,
@@ -23,6 +24,7 @@ from tidelog.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
@@ -117,6 +119,20 @@ VECTORS: list[tuple[object, str]] = [
         BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, fenced=-1, in_controlled_shutdown=1),
         "01 11 01 | 00000001 0000000000000005 | 02 00 01 ff 01 01 01",
     ),
+    (
+        AccessControlEntryRecord(
+            id=TOPIC,
+            resource_type=2,
+            resource_name="t",
+            pattern_type=4,
+            principal="User:a",
+            host="*",
+            operation=3,
+            permission_type=2,
+        ),
+        f"01 12 00 | {TOPIC_HEX} 02 02 74 04 07 557365723a61 02 2a 03 02 | 00",
+    ),
+    (RemoveAccessControlEntryRecord(id=TOPIC), f"01 13 00 | {TOPIC_HEX} | 00"),
 ]
 
 

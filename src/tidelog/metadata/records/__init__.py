@@ -1,5 +1,6 @@
 """The records of `__cluster_metadata`, in Kafka's own format."""
 
+from tidelog.metadata.records.acls import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from tidelog.metadata.records.brokers import (
     BrokerEndpoint,
     BrokerFeature,
@@ -23,6 +24,7 @@ from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionReco
 
 __all__ = [
     "AbortTransactionRecord",
+    "AccessControlEntryRecord",
     "BeginTransactionRecord",
     "BrokerEndpoint",
     "BrokerFeature",
@@ -37,6 +39,7 @@ __all__ = [
     "ProducerIdsRecord",
     "RegisterBrokerRecord",
     "RegisterControllerRecord",
+    "RemoveAccessControlEntryRecord",
     "RemoveTopicRecord",
     "TopicRecord",
     "UnregisterBrokerRecord",

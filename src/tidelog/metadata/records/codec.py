@@ -13,6 +13,7 @@ from typing import Any
 
 from tidelog.base.errors import CorruptLogError, MalformedMessageError
 from tidelog.base.ports import Buffer
+from tidelog.metadata.records.acls import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from tidelog.metadata.records.brokers import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
@@ -51,6 +52,8 @@ RECORD_TYPES: tuple[type[Any], ...] = (
     EndTransactionRecord,
     AbortTransactionRecord,
     RegisterControllerRecord,
+    AccessControlEntryRecord,
+    RemoveAccessControlEntryRecord,
 )
 _BY_KEY = {layout_of(cls).api_key: cls for cls in RECORD_TYPES}
 
