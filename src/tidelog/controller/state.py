@@ -14,6 +14,7 @@ from tidelog.base.ports import Rng
 from tidelog.controller import (
     balancing,
     brokers,
+    client_quotas,
     configs,
     controllers,
     directory_assignments,
@@ -29,6 +30,7 @@ from tidelog.controller import (
     reassignments,
 )
 from tidelog.controller import topics as topic_decisions
+from tidelog.controller.client_quotas import AlteredQuotas, QuotasToAlter
 from tidelog.controller.directory_assignments import ReplicaInDirectory
 from tidelog.controller.early_fencing import EarlyFence, Suspect, Suspicions
 from tidelog.controller.isr_changes import AlteredPartition, PartitionToAlter
@@ -321,6 +323,12 @@ class ControllerState:
         return configs.decide_alter_configs(
             self.metadata, self.settings, resources, validate_only=validate_only, scan=self.scans.pass_over(scan)
         )
+
+    def decide_alter_client_quotas(
+        self, entries: Sequence[QuotasToAlter], *, validate_only: bool = False
+    ) -> Decision[tuple[AlteredQuotas, ...]]:
+        """Change quotas of clients, each entity on its own; results in the order of the request."""
+        return client_quotas.decide_alter_client_quotas(self.metadata, entries, validate_only=validate_only)
 
     def decide_update_features(
         self,

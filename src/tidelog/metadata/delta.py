@@ -14,7 +14,7 @@ from tidelog.metadata.records.brokers import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from tidelog.metadata.records.cluster import ConfigRecord, FeatureLevelRecord, NoOpRecord
+from tidelog.metadata.records.cluster import ClientQuotaRecord, ConfigRecord, FeatureLevelRecord, NoOpRecord
 from tidelog.metadata.records.controllers import RegisterControllerRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
@@ -48,6 +48,7 @@ class MetadataDelta:
         """Entries of the account that are new, changed, or forgotten."""
         self.changed_acls: set[UUID] = set()
         """Access rules that came, and those that went."""
+        self.are_client_quotas_changed = False
         self.are_features_changed = False
         self._draft = MetadataDraft(base)
 
@@ -82,6 +83,8 @@ class MetadataDelta:
                     self.changed_losses.add(LossId(TopicId(topic_id), PartitionIndex(index), LeaderEpoch(epoch)))
             case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
                 self.changed_acls.add(record.id)
+            case ClientQuotaRecord():
+                self.are_client_quotas_changed = True
             case FeatureLevelRecord():
                 self.are_features_changed = True
             case _:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from tidelog.metadata.client_quotas import QuotaEntity
 from tidelog.metadata.features import (
     CONTROLLERS_SINCE,
     ELIGIBLE_LEADERS_SINCE,
@@ -33,11 +34,13 @@ from tidelog.metadata.records.brokers import (
     UnregisterBrokerRecord,
 )
 from tidelog.metadata.records.cluster import (
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     ForgottenLoss,
     NoOpRecord,
     ProducerIdsRecord,
+    QuotaEntityPart,
 )
 from tidelog.metadata.records.controllers import RegisterControllerRecord
 from tidelog.metadata.records.topics import NO_LEADER, PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -51,6 +54,7 @@ def records_between(base: MetadataImage, image: MetadataImage) -> Iterator[objec
     yield from _brokers(base, image)
     yield from _topics(base, image)
     yield from _configs(base, image)
+    yield from _client_quotas(base, image)
     if image.next_producer_id != base.next_producer_id:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
     yield from _losses(base, image)
@@ -201,6 +205,27 @@ def _configs(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
         for name, value in settings.items():
             if before.get(name) != value:
                 yield _setting(resource, name, value)
+
+
+def _client_quotas(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
+    for entity, before in base.client_quotas.items():
+        for key in sorted(before.keys() - image.client_quotas.get(entity, {}).keys()):
+            yield quota_record(entity, key, None)
+    for entity, quotas in image.client_quotas.items():
+        before = base.client_quotas.get(entity, {})
+        for key, value in quotas.items():
+            if before.get(key) != value:
+                yield quota_record(entity, key, value)
+
+
+def quota_record(entity: QuotaEntity, key: str, value: float | None) -> ClientQuotaRecord:
+    """The record that sets a quota, or, with None, takes it back."""
+    return ClientQuotaRecord(
+        entity=[QuotaEntityPart(kind, name) for kind, name in entity],
+        key=key,
+        value=0.0 if value is None else value,
+        remove=value is None,
+    )
 
 
 def _setting(resource: ResourceKey, name: str, value: str | None) -> ConfigRecord:

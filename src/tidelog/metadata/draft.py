@@ -17,6 +17,7 @@ from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, Partiti
 from tidelog.base.invariant import invariant
 from tidelog.base.losses import Loss, LossId
 from tidelog.metadata.acls import Acl
+from tidelog.metadata.client_quotas import QuotaEntity, quota_entity
 from tidelog.metadata.features import (
     CONTROLLERS_SINCE,
     ELIGIBLE_LEADERS_SINCE,
@@ -54,6 +55,7 @@ class MetadataDraft:
         "_owned",
         "acls",
         "brokers",
+        "client_quotas",
         "configs",
         "controllers",
         "features",
@@ -74,6 +76,7 @@ class MetadataDraft:
         self.configs: dict[ResourceKey, Mapping[str, str]] = base.configs  # type: ignore[assignment]
         self.features: dict[str, int] = base.features  # type: ignore[assignment]
         self.losses: dict[LossId, Loss] = base.losses  # type: ignore[assignment]
+        self.client_quotas: dict[QuotaEntity, Mapping[str, float]] = base.client_quotas  # type: ignore[assignment]
         self.open_loss_count = base.open_loss_count
         self.unacknowledged_loss_count = base.unacknowledged_loss_count
         self.next_producer_id = base.next_producer_id
@@ -98,6 +101,7 @@ class MetadataDraft:
             self.open_loss_count,
             self.unacknowledged_loss_count,
             self.acls,
+            self.client_quotas,
         )
 
     def clone(self) -> MetadataDraft:
@@ -229,6 +233,19 @@ class MetadataDraft:
         else:
             self.configs.pop(resource, None)
 
+    def apply_client_quota(self, record: cluster_records.ClientQuotaRecord) -> None:
+        entity = quota_entity((part.entity_type, part.entity_name) for part in record.entity)
+        quotas = dict(self.client_quotas.get(entity, {}))
+        if record.remove:
+            quotas.pop(record.key, None)
+        else:
+            quotas[record.key] = record.value
+        self._own("client_quotas")
+        if quotas:
+            self.client_quotas[entity] = quotas
+        else:
+            self.client_quotas.pop(entity, None)
+
     def apply_feature_level(self, record: cluster_records.FeatureLevelRecord) -> None:
         self._own("features")
         features, name, level = self.features, record.name, record.feature_level
@@ -357,6 +374,7 @@ _APPLY: dict[type, Callable[[MetadataDraft, Any], None]] = {
     broker_records.UnregisterBrokerRecord: MetadataDraft.apply_unregister_broker,
     controller_records.RegisterControllerRecord: MetadataDraft.apply_register_controller,
     cluster_records.ConfigRecord: MetadataDraft.apply_config,
+    cluster_records.ClientQuotaRecord: MetadataDraft.apply_client_quota,
     cluster_records.FeatureLevelRecord: MetadataDraft.apply_feature_level,
     cluster_records.ProducerIdsRecord: MetadataDraft.apply_producer_ids,
     acl_records.AccessControlEntryRecord: MetadataDraft.apply_acl,

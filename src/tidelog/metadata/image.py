@@ -15,6 +15,7 @@ from uuid import UUID
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicId
 from tidelog.base.losses import Loss, LossId
 from tidelog.metadata.acls import Acl
+from tidelog.metadata.client_quotas import QuotaEntity
 
 
 class ResourceType(IntEnum):
@@ -145,6 +146,8 @@ class MetadataView(Protocol):
     def unacknowledged_loss_count(self) -> int: ...
     @property
     def acls(self) -> Mapping[UUID, Acl]: ...
+    @property
+    def client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +175,8 @@ class MetadataImage:
     """How many no operator has acknowledged."""
     acls: Mapping[UUID, Acl] = field(default_factory=dict)
     """The access rules by their ids."""
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    """The quotas of clients, by whom they are for and by key."""
 
     @staticmethod
     def empty() -> MetadataImage:

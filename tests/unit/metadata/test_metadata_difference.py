@@ -29,6 +29,9 @@ UUIDS = st.integers(1, 6).map(lambda number: UUID(int=number))
 ELIGIBLE = "eligible.leader.replicas.version"
 SETTINGS = st.dictionaries(st.sampled_from(["retention.ms", "segment.bytes"]), st.sampled_from(["1", "2"]), min_size=1)
 
+QUOTA_ENTITIES = st.sampled_from([(("user", "a"),), (("user", None),), (("client-id", "c"), ("user", None))])
+QUOTAS = st.dictionaries(st.sampled_from(["producer_byte_rate", "request_percentage"]), st.floats(1, 9), min_size=1)
+
 
 @st.composite
 def partitions(draw: st.DrawFn) -> PartitionImage:
@@ -113,6 +116,7 @@ def images(draw: st.DrawFn) -> MetadataImage:
         last_offset=Offset(7),
         controllers={one: draw(controllers(one)) for one in draw(st.sets(IDS))},
         acls=draw(st.dictionaries(UUIDS, acls(), max_size=3)),
+        client_quotas=draw(st.dictionaries(QUOTA_ENTITIES, QUOTAS)),
     )
 
 

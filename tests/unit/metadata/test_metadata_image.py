@@ -16,12 +16,14 @@ from tidelog.metadata import MetadataDelta, MetadataDraft, MetadataImage, Resour
 from tidelog.metadata.records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaEntityPart,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
@@ -130,6 +132,18 @@ def test_a_setting_is_taken_back() -> None:
     assert base.broker_configs(BrokerId(1)) == {"k": "v"}
     _, image = replayed(base, ConfigRecord(resource_type=4, resource_name="1", name="k", value=None))
     assert image.configs == {}
+
+
+def test_a_quota_is_set_and_taken_back_however_its_entity_is_ordered() -> None:
+    parts = [QuotaEntityPart("user", "a"), QuotaEntityPart("client-id", None)]
+    entity = (("client-id", None), ("user", "a"))
+    delta, base = replayed(MetadataImage.empty(), ClientQuotaRecord(entity=parts, key="producer_byte_rate", value=5.0))
+    assert delta.are_client_quotas_changed
+    assert base.client_quotas == {entity: {"producer_byte_rate": 5.0}}
+    gone = ClientQuotaRecord(entity=parts[::-1], key="producer_byte_rate", value=0.0, remove=True)
+    _, image = replayed(base, gone)
+    assert image.client_quotas == {}
+    assert base.client_quotas == {entity: {"producer_byte_rate": 5.0}}
 
 
 def test_a_broker_comes_and_goes() -> None:

@@ -16,6 +16,7 @@ from tidelog.metadata.records import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
@@ -23,6 +24,7 @@ from tidelog.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaEntityPart,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
@@ -39,6 +41,15 @@ DIRECTORY_HEX = "f1f2f3f4f5f6f7f8f9fafbfcfdfeff00"
 
 # Written out by hand from the layouts: frame version, type, version | fields | number of tagged fields, tagged fields.
 VECTORS: list[tuple[object, str]] = [
+    (
+        ClientQuotaRecord(
+            entity=[QuotaEntityPart("user", "ab"), QuotaEntityPart("client-id", None)],
+            key="producer_byte_rate",
+            value=1024.0,
+        ),
+        "01 0e 00 | 03 05 75736572 03 6162 00 0a 636c69656e742d6964 00 00 "
+        "13 70726f64756365725f627974655f72617465 4090000000000000 00 | 00",
+    ),
     (TopicRecord(name="ab", topic_id=TOPIC), f"01 02 00 | 03 6162 {TOPIC_HEX} | 00"),
     (
         PartitionRecord(

@@ -11,12 +11,14 @@ from tidelog.metadata.records.brokers import (
 from tidelog.metadata.records.cluster import (
     AbortTransactionRecord,
     BeginTransactionRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
     ForgottenLoss,
     NoOpRecord,
     ProducerIdsRecord,
+    QuotaEntityPart,
 )
 from tidelog.metadata.records.codec import decode_record, encode_record
 from tidelog.metadata.records.controllers import RegisterControllerRecord
@@ -29,6 +31,7 @@ __all__ = [
     "BrokerEndpoint",
     "BrokerFeature",
     "BrokerRegistrationChangeRecord",
+    "ClientQuotaRecord",
     "ConfigRecord",
     "EndTransactionRecord",
     "FeatureLevelRecord",
@@ -37,6 +40,7 @@ __all__ = [
     "PartitionChangeRecord",
     "PartitionRecord",
     "ProducerIdsRecord",
+    "QuotaEntityPart",
     "RegisterBrokerRecord",
     "RegisterControllerRecord",
     "RemoveAccessControlEntryRecord",

@@ -5,7 +5,20 @@ from __future__ import annotations
 from uuid import UUID
 
 from tidelog.wire.messages.losses import LossEntry
-from tidelog.wire.schema import array, field, int8, int16, int32, int64, message, string, struct, uuid
+from tidelog.wire.schema import (
+    array,
+    boolean,
+    field,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    struct,
+    uuid,
+)
 
 LOSSES_TAG = 10_000
 FORGOTTEN_LOSSES_TAG = 10_001
@@ -28,6 +41,24 @@ class FeatureLevelRecord:
 
     name: str = field(string, doc="The feature's name, such as metadata.version.")
     feature_level: int = field(int16, doc="The level.")
+
+
+@struct
+class QuotaEntityPart:
+    """A part of whom a quota is for."""
+
+    entity_type: str = field(string, doc="user, client-id or ip.")
+    entity_name: str | None = field(string, nullable="0+", doc="The name; None for the default.")
+
+
+@message(api_key=14, versions="0", flexible="0+", kind="record")
+class ClientQuotaRecord:
+    """One quota of clients was set or, by `remove`, taken back (KIP-546)."""
+
+    entity: list[QuotaEntityPart] = field(array(QuotaEntityPart), doc="Whom it is for.")
+    key: str = field(string, doc="The key, such as producer_byte_rate.")
+    value: float = field(float64, doc="The value.")
+    remove: bool = field(boolean, default=False, doc="Whether there is no such quota from now on.")
 
 
 @message(api_key=15, versions="0", flexible="0+", kind="record")

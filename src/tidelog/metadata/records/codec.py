@@ -22,6 +22,7 @@ from tidelog.metadata.records.brokers import (
 from tidelog.metadata.records.cluster import (
     AbortTransactionRecord,
     BeginTransactionRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
@@ -54,6 +55,7 @@ RECORD_TYPES: tuple[type[Any], ...] = (
     RegisterControllerRecord,
     AccessControlEntryRecord,
     RemoveAccessControlEntryRecord,
+    ClientQuotaRecord,
 )
 _BY_KEY = {layout_of(cls).api_key: cls for cls in RECORD_TYPES}
 
