@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.base.errors import ConfigError
-from tidelog.client.jaas import LoginModule, parse_jaas
+from tidelog.security.jaas import LoginModule, parse_jaas
 
 _TO_PEM = (
     "convert a JKS store by `keytool -importkeystore -srckeystore store.jks -destkeystore store.p12 -deststoretype "

@@ -14,9 +14,9 @@ import pytest
 
 from tidelog.base.errors import ConfigError, SaslAuthenticationError
 from tidelog.client import oauth
-from tidelog.client.jaas import LoginModule, parse_jaas
 from tidelog.client.kafka_settings import admin_settings, client_arguments
 from tidelog.client.options import AdminConfig, ConsumerConfig, ProducerConfig, parse_options
+from tidelog.security.jaas import LoginModule, parse_jaas
 from tidelog.spark.options import sink_options, source_options
 
 SECRET = 'pass;"word='

@@ -1,4 +1,7 @@
-"""`sasl.jaas.config`: who a client is, as Java's login modules are told. Pure, and never shows what it read."""
+"""`sasl.jaas.config`: who a client is, and whom a listener knows, as Java's login modules are told.
+
+Pure, and never shows what it read.
+"""
 
 from __future__ import annotations
 
