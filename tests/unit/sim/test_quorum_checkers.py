@@ -106,6 +106,25 @@ def test_who_leads_has_all_that_is_committed() -> None:
     assert look(checkers, node(B, "b@1", epoch=3, leads=True, start=1), committed=committed) == [], "a snapshot has a"
 
 
+def test_who_comes_to_lead_late_need_not_have_what_a_newer_epoch_has_committed() -> None:
+    """The votes for it were on their way while others elected another; it is deposed by the next answer it gets."""
+    checkers = QuorumCheckers((A, B, C))
+    assert look(checkers, node(A, "a@1 b@1", leads=True), node(B, "a@1 b@1"), committed=log("a@1")) == []
+    committed = log("a@1 b@1 c@3")
+    newest = (node(A, "a@1 b@1 c@3", epoch=3), node(B, "a@1 b@1 c@3", epoch=3, leads=True))
+    assert look(checkers, *newest, committed=committed) == []
+    late = node(C, "a@1", epoch=2, leads=True)
+    assert look(checkers, late, committed=committed) == [], "b came to be committed by epoch 3 alone"
+    assert look(checkers, node(C, epoch=2), node(A, epoch=3), committed=committed) == []
+
+    lacking = QuorumCheckers((A, B, C))
+    assert look(lacking, node(A, "a@1", leads=True), node(B, "a@1"), committed=log("a@1")) == []
+    assert look(lacking, *newest, committed=committed) == []
+    assert look(lacking, node(C, epoch=2, leads=True), committed=committed) == [
+        "LeaderHasCommitted: node 3 leads epoch 2 and has nothing at offset=0, committed is a@1"
+    ]
+
+
 def test_what_is_committed_is_on_the_disks_of_a_majority() -> None:
     committed = log("a@1 b@1")
     half_synced = (node(A, "a@1 b@1"), node(B, "a@1 b@1", synced=1), node(C, "a@1"))

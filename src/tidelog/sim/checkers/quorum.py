@@ -71,6 +71,7 @@ class QuorumCheckers:
         self._epochs: dict[BrokerId, LeaderEpoch] = {}
         self._votes: dict[tuple[BrokerId, LeaderEpoch], BrokerId] = {}
         self._led: set[tuple[BrokerId, LeaderEpoch]] = set()
+        self._committed_in: list[tuple[LeaderEpoch, int]] = []  # epochs, and the end of what each has committed
         self._majority_end_offset = 0  # up to which it was looked at
         self._latest: dict[BrokerId, QuorumView] = {}
         self._lost: dict[BrokerId, QuorumView] = {}  # as they were when their logs went
@@ -97,6 +98,9 @@ class QuorumCheckers:
             views: of all nodes.
             committed: all that was ever committed, from offset 0 on.
         """
+        if committed and (not self._committed_in or self._committed_in[-1][1] < len(committed)):
+            # A leader commits by a record of its own epoch, and with it those of older epochs that lie below.
+            self._committed_in.append((committed[-1][0], len(committed)))
         for view in views:
             self._latest[view.node_id] = view
             yield from self._check_epoch(view)
@@ -134,7 +138,9 @@ class QuorumCheckers:
                 yield Broken("OneLeaderPerEpoch", what)
         if view.leads and (view.node_id, leader_epoch) not in self._led:
             self._led.add((view.node_id, leader_epoch))
-            for offset in range(view.log_start_offset, len(committed)):
+            # Votes may come late: a node that takes up an epoch when there is a newer one need not have what that has.
+            end_offset = max((end for epoch, end in self._committed_in if epoch <= leader_epoch), default=0)
+            for offset in range(view.log_start_offset, end_offset):
                 if view.at(offset) != committed[offset]:
                     has = (
                         f"has {text_of(view.at(offset))} at offset={offset}, committed is {text_of(committed[offset])}"
