@@ -43,6 +43,13 @@ class Silence:
         """Whether too few have fetched for so long that nothing is expected to be committed here."""
         return self.cut_off_ms is not None
 
+    @property
+    def may_be_succeeded(self) -> bool:
+        """Whether one that may be in sync has fetched nothing for a session: nothing is committed here without it, and
+        it may lead by now.
+        """
+        return not self.silent.isdisjoint(self._in_sync.maximal)
+
     def cut_off_from_ms(self, log_end_offset: Offset) -> int | None:
         """When the leader is cut off, unless somebody fetches before; None while enough have all that there is.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.fixtures.led_replica import LEADER, SILENCE_MS_MAX, THREE, TWO, state_of
 from tidelog.base.errors import Code
-from tidelog.base.ids import BrokerEpoch, CorrelationId, Offset
+from tidelog.base.ids import BrokerEpoch, BrokerId, CorrelationId, Offset
 from tidelog.replica import AcceptedFetch
 from tidelog.replica.followers import Followers
 from tidelog.replica.isr import InSyncReplicas
@@ -112,6 +112,20 @@ def test_as_many_have_to_fetch_as_it_needs_and_the_last_of_them_to_fetch_counts(
     followers.progress[TWO].fetched_ms = 7
     assert silence_of(followers, min_insync=2).cut_off_from_ms(Offset(10)) == 7 + SILENCE_MS_MAX + 1
     assert silence_of(followers, min_insync=3).cut_off_from_ms(Offset(10)) == SILENCE_MS_MAX + 1
+
+
+def test_one_that_may_be_in_sync_and_is_silent_may_lead_by_now_however_few_are_needed() -> None:
+    in_sync = InSyncReplicas(state_of(), 1)
+    silence = Silence(in_sync, followers_of(two=10, three=10), SILENCE_MS_MAX)
+    assert not silence.may_be_succeeded
+    silence.on_silent(TWO)
+    silence.look(Offset(10), 0)
+    assert silence.may_be_succeeded
+    assert not silence.is_cut_off
+    silence.on_contact(TWO)
+    assert not silence.may_be_succeeded
+    silence.on_silent(BrokerId(9))
+    assert not silence.may_be_succeeded, "it is not in sync, so nobody elects it"
 
 
 def test_who_fetches_nothing_at_all_is_silent_though_it_has_everything() -> None:

@@ -281,11 +281,11 @@ class CoordinatorPartition(Generic[M]):
     def _cut_off(self) -> KafkaError | None:
         """Why nobody is served while nothing can be committed here: another broker may know better by now."""
         replica = self.partition.replica
-        if replica is None or not replica.silence.is_cut_off:
+        if replica is None or not (replica.silence.is_cut_off or replica.silence.may_be_succeeded):
             return None
         return refusal(
             Code.NOT_COORDINATOR,
-            f"{self.partition.topic_partition}: too few followers have fetched for broker.session.timeout.ms, so this "
+            f"{self.partition.topic_partition}: followers have not fetched for broker.session.timeout.ms, so this "
             "broker commits nothing; another one may coordinate by now",
         )
 
