@@ -45,9 +45,7 @@ class Silence:
 
     @property
     def may_be_succeeded(self) -> bool:
-        """Whether one that may be in sync has fetched nothing for a session: nothing is committed here without it, and
-        it may lead by now.
-        """
+        """Whether one that may be in sync is silent: nothing is committed here without it, and it may lead by now."""
         return not self.silent.isdisjoint(self._in_sync.maximal)
 
     def cut_off_from_ms(self, log_end_offset: Offset) -> int | None:

@@ -19,14 +19,14 @@ FOLLOWER = BrokerId(2)
 class Replicated(Led):
     """Led, with a follower in sync."""
 
-    def __init__(self, disk: MemoryDisk, *, leader_epoch: int = 0, **config: Any) -> None:
+    def __init__(self, disk: MemoryDisk, *, leader_epoch: int = 0, min_insync: int = 2, **config: Any) -> None:
         super().__init__(disk, leader_epoch=leader_epoch, **config)
         both = (BROKER, FOLLOWER)
         state = PartitionImage(both, both, BROKER, LeaderEpoch(leader_epoch), PartitionEpoch(0))
         partition = self.partition
         bounds = LogBounds(partition.log.log_start_offset, partition.log.log_end_offset)
         self.partition.stop()
-        settings = ReplicationSettings(min_insync_replicas=2)
+        settings = ReplicationSettings(min_insync_replicas=min_insync)
         self.partition.lead(
             LeaderReplica(PLACE, BROKER, state, bounds, partition.log.lineage, settings=settings, now_ms=0)
         )
@@ -85,5 +85,25 @@ def test_who_waits_for_a_commit_when_the_leadership_ends_is_sent_elsewhere() -> 
         led.one.stop()
         await until(answer.done)
         assert answer.result().code == Code.NOT_COORDINATOR
+
+    asyncio.run(run())
+
+
+def test_offsets_are_not_told_while_one_in_sync_is_silent_however_few_are_needed() -> None:
+    """It may coordinate by now, and have others."""
+
+    async def run() -> None:
+        led = Replicated(MemoryDisk(), min_insync=1)
+        led.fetch(0)
+        led.start()
+        answer = led.commit(7)
+        led.fetch(led.partition.log.log_end_offset)
+        await until(answer.done)
+        silence = led.partition.leader().silence
+        silence.on_silent(FOLLOWER)
+        assert not silence.is_cut_off
+        assert led.committed() is Code.NOT_COORDINATOR
+        silence.on_contact(FOLLOWER)
+        assert led.committed() == {"t": 7}
 
     asyncio.run(run())
