@@ -16,7 +16,8 @@ from tidelog.base.ids import BrokerId, TopicId
 from tidelog.base.ports import Rng
 from tidelog.controller.leaders import NO_DIRECTORY, is_active_in
 from tidelog.controller.placement import place
-from tidelog.controller.values import GrownTopic, TopicToGrow
+from tidelog.controller.topic_rules import TopicRules
+from tidelog.controller.values import ControllerSettings, GrownTopic, TopicToGrow
 from tidelog.journal import Decision
 from tidelog.metadata.features import knows_directories
 from tidelog.metadata.image import MetadataView, TopicImage
@@ -28,13 +29,19 @@ PARTITIONS_PER_REQUEST_MAX = 10_000
 
 
 def decide_create_partitions(
-    metadata: MetadataView, topics: Sequence[TopicToGrow], *, rng: Rng, validate_only: bool
+    metadata: MetadataView,
+    settings: ControllerSettings,
+    topics: Sequence[TopicToGrow],
+    *,
+    rng: Rng,
+    validate_only: bool,
 ) -> Decision[tuple[GrownTopic, ...]]:
     """Add partitions: each topic on its own, those that can grow in one batch. Results in the order of the request.
 
     Args:
         validate_only: say what would become of them, and do nothing.
     """
+    rules = TopicRules(metadata, settings)
     counts = Counter(topic.name for topic in topics)
     added_in_all = 0
     records: list[object] = []
@@ -55,21 +62,42 @@ def decide_create_partitions(
         except KafkaError as error:
             grown.append(GrownTopic(topic.name, error.code, str(error)))
             continue
-        records += partition_records(metadata, image.topic_id, assignments, first_index=len(image.partitions))
+        records += partition_records(
+            metadata,
+            image.topic_id,
+            assignments,
+            min_insync_replicas=rules.min_insync(topic.name),
+            first_index=len(image.partitions),
+        )
         grown.append(GrownTopic(topic.name, Code.NONE))
     return Decision(() if validate_only else tuple(records), tuple(grown))
 
 
 def partition_records(
-    metadata: MetadataView, topic_id: TopicId, assignments: Sequence[tuple[BrokerId, ...]], *, first_index: int = 0
+    metadata: MetadataView,
+    topic_id: TopicId,
+    assignments: Sequence[tuple[BrokerId, ...]],
+    *,
+    min_insync_replicas: int | None,
+    first_index: int = 0,
 ) -> list[PartitionRecord]:
-    """New partitions, led by the first of their replicas that may lead; there is one of each."""
+    """New partitions, led by the first of their replicas that may lead; there is one of each.
+
+    A replica that is fenced is not in sync. It is eligible to lead where fewer are in sync than must be: nothing is
+    committed without another one, so an empty log has all that is (KIP-966). Else a partition that begins with one
+    replica in sync would be nobody's once that one lost its power.
+
+    Args:
+        min_insync_replicas: None where the metadata has no words for who is eligible.
+    """
     is_active = is_active_in(metadata)
     directory = only_directories(metadata)
     records = []
     for index, replicas in enumerate(assignments, first_index):
         isr: list[int] = [broker for broker in replicas if is_active(broker)]
         directories = [directory.get(broker, NO_DIRECTORY) for broker in replicas]
+        is_short = min_insync_replicas is not None and len(isr) < min(min_insync_replicas, len(replicas))
+        eligible: list[int] = [broker for broker in replicas if broker not in isr] if is_short else []
         records.append(
             PartitionRecord(
                 partition_id=index,
@@ -80,6 +108,7 @@ def partition_records(
                 leader_epoch=0,
                 partition_epoch=0,
                 directories=directories if any(d != NO_DIRECTORY for d in directories) else [],
+                eligible_leader_replicas=eligible or None,
             )
         )
     return records

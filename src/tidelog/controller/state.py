@@ -311,7 +311,9 @@ class ControllerState:
         self, topics: Sequence[TopicToGrow], *, rng: Rng, validate_only: bool = False
     ) -> Decision[tuple[GrownTopic, ...]]:
         """Give topics more partitions, each on its own; results in the order of the request."""
-        return partitions.decide_create_partitions(self.metadata, topics, rng=rng, validate_only=validate_only)
+        return partitions.decide_create_partitions(
+            self.metadata, self.settings, topics, rng=rng, validate_only=validate_only
+        )
 
     def decide_alter_configs(
         self, resources: Sequence[ConfigsToAlter], *, validate_only: bool = False, scan: PartitionScan | None = None

@@ -5,6 +5,8 @@ Kafka: `ReplicationControlManager`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidelog.controller.values import ControllerSettings
 from tidelog.metadata.configs import broker as broker_keys
 from tidelog.metadata.configs import topic as topic_keys
@@ -26,12 +28,15 @@ class TopicRules:
         self._knows_eligible_leaders = knows_eligible_leaders(metadata.features)
         self._by_default = settings.broker_settings(metadata)[broker_keys.UNCLEAN_LEADER_ELECTION_ENABLE]
 
-    def min_insync(self, topic: str) -> int | None:
+    def min_insync(self, topic: str, own: Mapping[str, str] | None = None) -> int | None:
         """How many must be in sync, so that whoever leaves the ISR below that stays eligible to lead (KIP-966).
 
         None where the level of the metadata has no words for that: the ISR keeps its last member then.
+
+        Args:
+            own: the settings of a topic that is about to be created.
         """
-        return min_insync_replicas(topic, self._configs) if self._knows_eligible_leaders else None
+        return min_insync_replicas(topic, self._configs, own) if self._knows_eligible_leaders else None
 
     def allows_unclean(self, topic: str) -> bool:
         """Whether any leader is better than none there. For internal topics only their own setting says so (rule 12).

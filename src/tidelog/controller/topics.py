@@ -13,6 +13,7 @@ from tidelog.base.ids import BrokerId, TopicId, uuid_text
 from tidelog.base.ports import Rng
 from tidelog.controller.partitions import PARTITIONS_PER_REQUEST_MAX, check_replicas, partition_records
 from tidelog.controller.placement import place
+from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings, CreateTopicResult, DeletedTopic, TopicToCreate, TopicToDelete
 from tidelog.journal import Decision
 from tidelog.metadata.configs import BrokerSettings, EffectiveConfig, topic_entries, validate_topic_configs
@@ -45,6 +46,7 @@ def decide_create_topics(
     records: list[object] = []
     created: list[CreateTopicResult] = []
     taken = dict[str, str]()
+    rules = TopicRules(metadata, settings)
     broker = settings.broker_settings(metadata)
     entries_of: dict[
         frozenset[tuple[str, str]], tuple[EffectiveConfig, ...]
@@ -71,7 +73,10 @@ def decide_create_topics(
             entries = entries_of[config_set] = tuple(topic_entries(configs, broker))
         topic_id = None if validate_only else _new_topic_id(metadata, rng)
         if topic_id is not None:
-            records += _topic_records(metadata, topic.name, topic_id, configs, assignments)
+            min_insync = rules.min_insync(topic.name, configs)
+            records += _topic_records(
+                metadata, topic.name, topic_id, configs, assignments, min_insync_replicas=min_insync
+            )
         created.append(
             CreateTopicResult(
                 topic.name,
@@ -198,13 +203,15 @@ def _topic_records(
     topic_id: TopicId,
     configs: Mapping[str, str],
     assignments: list[tuple[BrokerId, ...]],
+    *,
+    min_insync_replicas: int | None,
 ) -> list[object]:
     records: list[object] = [TopicRecord(name=name, topic_id=topic_id)]
     records += [
         ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=name, name=key, value=value)
         for key, value in configs.items()
     ]
-    records += partition_records(metadata, topic_id, assignments)
+    records += partition_records(metadata, topic_id, assignments, min_insync_replicas=min_insync_replicas)
     return records
 
 

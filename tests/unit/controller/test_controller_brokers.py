@@ -107,6 +107,30 @@ def test_who_falls_silent_stays_eligible_for_it_may_have_lost_nothing() -> None:
     assert cluster.partition("a").eligible_leader_replicas == (TWO,), "its last shutdown was unclean"
 
 
+def test_a_partition_that_begins_with_too_few_in_sync_outlives_a_loss_of_their_power() -> None:
+    """The others are fenced while it is created. Nothing can be committed without one of them."""
+    cluster = Cluster()
+    cluster.start(ONE, TWO, THREE)
+    cluster.fence(TWO)
+    cluster.fence(THREE)
+    cluster.create("a", [ONE, TWO, THREE], configs=[("min.insync.replicas", "2")])
+    state = cluster.partition("a")
+    assert (leadership(state), state.eligible_leader_replicas) == ((1, 0, (1,)), (TWO, THREE))
+    cluster.register(ONE)
+    assert leadership(cluster.partition("a")) == (None, 1, ()), "its last shutdown was unclean"
+    cluster.unfence(THREE)
+    assert leadership(cluster.partition("a")) == (3, 2, (3,))
+
+
+def test_a_partition_that_begins_with_enough_in_sync_has_nobody_else_eligible() -> None:
+    cluster = Cluster()
+    cluster.start(ONE, TWO, THREE)
+    cluster.fence(THREE)
+    cluster.create("a", [ONE, TWO, THREE], configs=[("min.insync.replicas", "2")])
+    assert cluster.partition("a").isr == (ONE, TWO)
+    assert cluster.partition("a").eligible_leader_replicas == ()
+
+
 def test_who_is_not_in_sync_does_not_lead_however_alive() -> None:
     cluster = Cluster()
     cluster.start(ONE, TWO)

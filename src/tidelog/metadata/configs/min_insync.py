@@ -17,14 +17,19 @@ MIN_INSYNC = MIN_INSYNC_REPLICAS.name
 ALL_BROKERS = ResourceKey(ResourceType.BROKER, "")
 
 
-def min_insync_replicas(topic: str, configs: Mapping[ResourceKey, Mapping[str, str]]) -> int:
+def min_insync_replicas(
+    topic: str, configs: Mapping[ResourceKey, Mapping[str, str]], own: Mapping[str, str] | None = None
+) -> int:
     """`min.insync.replicas` of a topic, else of all brokers, else 1.
 
     Args:
         configs: of an image. What is there was checked before it was written.
+        own: the settings of a topic that is about to be created; None for those in `configs`.
     """
-    for resource in (ResourceKey(ResourceType.TOPIC, topic), ALL_BROKERS):
-        text = configs.get(resource, _NOTHING).get(MIN_INSYNC)
+    if own is None:
+        own = configs.get(ResourceKey(ResourceType.TOPIC, topic), _NOTHING)
+    for settings in (own, configs.get(ALL_BROKERS, _NOTHING)):
+        text = settings.get(MIN_INSYNC)
         if text is not None:
             return int(text)
     return _DEFAULT
