@@ -46,8 +46,20 @@ class CheckpointFiles(Protocol):
         ...
 
 
+class WritableFiles(CheckpointFiles, Protocol):
+    """Writes as well. Directories come into being with the files in them."""
+
+    def write(self, path: str, text: str) -> None:
+        """A file, as a whole or not at all. It is on the disk, or at the service, when this returns."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """A file. Raises FileNotFoundError."""
+        ...
+
+
 class LocalFiles:
-    """Implements `CheckpointFiles` for a path of this machine."""
+    """Implements `WritableFiles` for a path of this machine."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -59,9 +71,23 @@ class LocalFiles:
         with open(os.path.join(self._root, path), encoding="utf-8") as file:
             return file.read()
 
+    def write(self, path: str, text: str) -> None:
+        if not os.path.isdir(self._root):
+            raise FileNotFoundError(f"there is no directory {self._root}")
+        place = os.path.join(self._root, path)
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(f"{place}.tmp", "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(f"{place}.tmp", place)
+
+    def remove(self, path: str) -> None:
+        os.remove(os.path.join(self._root, path))
+
 
 class RemoteFiles:
-    """Implements `CheckpointFiles` for a file system of Arrow's."""
+    """Implements `WritableFiles` for a file system of Arrow's."""
 
     def __init__(self, filesystem: FileSystem, root: str) -> None:
         self._filesystem = filesystem
@@ -77,6 +103,15 @@ class RemoteFiles:
         with self._filesystem.open_input_stream(self._at(path)) as file:
             data: bytes = file.read()
         return data.decode()
+
+    def write(self, path: str, text: str) -> None:
+        self._filesystem.create_dir(self._at(path.rpartition("/")[0]), recursive=True)
+        with self._filesystem.open_output_stream(self._at(f"{path}.tmp")) as file:
+            file.write(text.encode())
+        self._filesystem.move(self._at(f"{path}.tmp"), self._at(path))
+
+    def remove(self, path: str) -> None:
+        self._filesystem.delete_file(self._at(path))
 
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
@@ -135,6 +170,11 @@ def open_files(
         return RemoteFiles(filesystem, checkpoint)
     if spark is not None:
         return SparkFiles(spark, checkpoint)
+    return writable_files(checkpoint)
+
+
+def writable_files(checkpoint: str) -> WritableFiles:
+    """The files of a checkpoint that this process reaches by itself. Raises as `open_files`."""
     match = _SCHEME.match(checkpoint)
     if match is None:
         return LocalFiles(checkpoint)
@@ -163,15 +203,18 @@ def _open_remote(uri: str, scheme: str) -> RemoteFiles:
         return RemoteFiles(PyFileSystem(FSSpecHandler(found[0])), found[1])
 
 
-def attempted(checkpoint: str, read: Callable[[], R]) -> R:
-    """Do `read`, and let what goes wrong say which checkpoint it was.
+def attempted(checkpoint: str, work: Callable[[], R], *, is_read: bool = True) -> R:
+    """Do `work`, and let what goes wrong say which checkpoint it was.
+
+    Args:
+        is_read: whether it reads; else it writes.
 
     Raises:
-        FileNotFoundError: as `read` did: what that means, the caller knows.
+        FileNotFoundError: as `work` did: what that means, the caller knows.
         CheckpointError: anything else that has to do with files.
     """
     try:
-        return read()
+        return work()
     except FileNotFoundError:
         raise
     except _file_errors() as error:
@@ -179,6 +222,8 @@ def attempted(checkpoint: str, read: Callable[[], R]) -> R:
         match = _SCHEME.match(checkpoint)
         scheme = "" if match is None else match[1].lower()
         remedy = _REMEDIES.get(_ALIASES.get(scheme, scheme), _REMEDY)
+        if not is_read:
+            raise CheckpointError(f"checkpoint {checkpoint} cannot be written: {text}. {remedy}") from error
         raise CheckpointError(
             f"checkpoint {checkpoint} cannot be read: {text}. {remedy}. `losses` also takes spark=, a session that "
             "reads it, and filesystem=, one of pyarrow.fs"

@@ -27,6 +27,7 @@ from tidelog.spark.plan import (
     split,
 )
 from tidelog.spark.pushdown import Wanted
+from tidelog.spark.replay_notes import ReplayNotes
 from tidelog.spark.tags import OFFSET_OUT_OF_RANGE, tagged_text
 from tidelog.spark.truncation import (
     CannotTellError,
@@ -50,6 +51,10 @@ IDLE_WAIT_MS_MAX = 100
 
 STATE_IS_WRONG_AFTER = frozenset({"truncated", "recreated"})
 """Causes of losses of which the records were counted before."""
+
+
+FIRST: Json = {"v": 1}
+"""Before the first batch."""
 
 
 class Resumption(NamedTuple):
@@ -203,6 +208,10 @@ class StreamPlanner:
         # Losses to retention within a batch that ran again, by where it ended: nothing of them is in its offsets, so
         # the next batch's say so.
         self.left_out: dict[TopicPartition, tuple[ReadPosition, Loss]] = {}
+        # Both outlive this process where the checkpoint is known: another process may have run the last batch.
+        self._notes = None if options.checkpoint is None else ReplayNotes(options.checkpoint.location)
+        self._planned: Json | None = None
+        self._has_run = False
         self.behind_since_ms: dict[TopicPartition, int] = {}
         self._told: dict[TopicPartition, Loss] = {}
         self._has_found_checkpoint = options.checkpoint is None
@@ -226,6 +235,7 @@ class StreamPlanner:
         """
         before = StreamOffset.from_json(start)
         self._find_checkpoint(start)
+        self._recall(start)
         self.positions = before.positions
         after = self.cluster.patiently("plan a micro-batch", lambda: self._next(before, record_limit))
         if after is None and self.target is None and before.positions:
@@ -236,7 +246,16 @@ class StreamPlanner:
         if after.losses:
             self._go_on(start, after)
         self.positions = after.positions
-        return after.to_json()
+        self._planned = after.to_json()
+        return self._planned
+
+    def _recall(self, start: Json) -> None:
+        """What the last batch could not read, where another process ran it."""
+        if self._notes is not None and not self._has_run and start != FIRST:
+            unread = self._notes.read(start)
+            self.cut_short = {key: noted for key, noted in unread.items() if not noted[1].in_replay}
+            self.left_out = {key: noted for key, noted in unread.items() if noted[1].in_replay}
+        self._has_run = True
 
     def _go_on(self, start: Json, after: StreamOffset) -> None:
         """Say that the query goes on after losses: in the driver's log, and to the cluster. Each of them once.
@@ -394,9 +413,21 @@ class StreamPlanner:
                     self.cut_short[key] = pairs[key][1], loss
                 elif loss.cause == "retention":
                     self.left_out[key] = pairs[key][1], loss._replace(in_replay=True)
+            self._note(end)
             return _split(self.options, facts, last.topic_ids, left)
 
         return self.cluster.patiently("plan the ranges of a micro-batch", plan)
+
+    def _note(self, end: Json) -> None:
+        self._has_run = True
+        if self._notes is None:
+            return
+        unread = self.cut_short | self.left_out
+        if unread:
+            self._notes.write(end, unread)
+        elif end != self._planned:  # another process planned it, and may have run it when less was there
+            self._notes.remove(end)
+        self._planned = None if unread else self._planned
 
     def lag(self) -> Json | None:
         """How far the stream was behind when it last planned; None before that."""

@@ -15,6 +15,7 @@ from tidelog.spark import CheckpointError, losses
 from tidelog.spark.checkpoint_files import LocalFiles, RemoteFiles, attempted, open_files
 from tidelog.spark.checkpoints import Checkpoint
 from tidelog.spark.offsets import Loss, ReadPosition, StreamOffset
+from tidelog.spark.replay_notes import ReplayNotes
 
 T0 = TopicPartition("t", PartitionIndex(0))
 T1 = TopicPartition("t", PartitionIndex(1))
@@ -179,3 +180,27 @@ class TestElsewhere:
     def test_this_machine_needs_no_arrow(self) -> None:
         assert isinstance(open_files("/tmp/x"), LocalFiles)
         assert isinstance(open_files("relative/x"), LocalFiles)
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_files_are_written_as_a_whole_and_removed(tmp_path: Path, is_remote: bool) -> None:
+    fs = pytest.importorskip("pyarrow.fs")
+    files = RemoteFiles(fs.LocalFileSystem(), str(tmp_path)) if is_remote else LocalFiles(str(tmp_path))
+    for text in ("one", "another, longer"):
+        files.write("tidelog/replays/a", text)
+        assert (files.names("tidelog/replays"), files.text("tidelog/replays/a")) == (["a"], text)
+    files.remove("tidelog/replays/a")
+    with pytest.raises(FileNotFoundError):
+        files.remove("tidelog/replays/a")
+
+
+def test_a_note_of_a_replay_that_was_damaged_is_refused(tmp_path: Path) -> None:
+    notes = ReplayNotes(str(tmp_path))
+    loss = Loss("truncated", at(9), Offset(7), IDS[0])
+    notes.write(end(9), {T0: (at(9), loss)})
+    assert notes.read(end(9)) == {T0: (at(9), loss)}
+    assert notes.read(end(8)) == {}
+    (file,) = (tmp_path / "tidelog" / "replays").iterdir()
+    file.write_text(file.read_text()[:-9])
+    with pytest.raises(CheckpointError, match="is no note of a batch that ran again"):
+        notes.read(end(9))

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.fixtures.checkpoints import WrittenCheckpoint
 from support.fixtures.toy_cluster import IDS, Record, ToyCluster
-from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
+from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.client.core.positions import UNDEFINED_MS_MAX
 from tidelog.spark.offsets import Json, StreamOffset
 from tidelog.spark.options import source_options
@@ -19,6 +22,7 @@ from tidelog.spark.pushdown import Numbers, Wanted
 from tidelog.spark.truncation import CannotTellError, StreamTruncatedError
 
 FIRST: Json = {"v": 1}
+T0 = TopicPartition("t", PartitionIndex(0))
 
 
 def planner_of(cluster: ToyCluster, **options: Any) -> StreamPlanner:
@@ -251,8 +255,9 @@ def test_batches() -> None:
 class Query:
     """A query under `rewind`, as Spark runs one, with a sink that withdraws what the offsets say is gone."""
 
-    def __init__(self, cluster: ToyCluster, options: Mapping[str, Any]) -> None:
+    def __init__(self, cluster: ToyCluster, options: Mapping[str, Any], folder: Path) -> None:
         self.cluster = cluster
+        self.checkpoint = WrittenCheckpoint(folder)
         self.options = options
         self.wal: list[Json] = [FIRST]
         self.batches: list[dict[TopicPartition, dict[int, Record]]] = []
@@ -266,6 +271,7 @@ class Query:
         if end == self.wal[-1]:
             return False
         self.wal.append(end)
+        self.checkpoint.plan(end, is_committed=False)
         return True
 
     def run(self) -> None:
@@ -283,8 +289,14 @@ class Query:
         self.batches[len(self.wal) - 2 :] = [rows]
 
     def restart(self) -> None:
+        """The driver died before the last batch was done."""
         self.planner = planner_of(self.cluster, **self.options)
         self.run()
+
+    def restart_after_commit(self) -> None:
+        """The driver died after the last batch was done, and before it planned another one."""
+        if len(self.batches) == len(self.wal) - 1:
+            self.planner = planner_of(self.cluster, **self.options)
 
     def table(self) -> dict[TopicPartition, dict[int, Record]]:
         table: dict[TopicPartition, dict[int, Record]] = {}
@@ -311,6 +323,7 @@ STEPS = st.sampled_from(
         "plan",
         "run",
         "restart",
+        "restart after commit",
     ]
 )
 
@@ -320,11 +333,16 @@ def test_whatever_happens_the_healed_table_is_the_log(
     steps: list[tuple[str, int, int]], records_max: int | None
 ) -> None:
     """Unclean elections, truncations, crashes at every step: once healed, no record is missing and none too many."""
+    with TemporaryDirectory() as folder:
+        _check_healed_table(steps, records_max, folder)
+
+
+def _check_healed_table(steps: list[tuple[str, int, int]], records_max: int | None, checkpoint: str) -> None:
     cluster = ToyCluster(t=2)
-    options: dict[str, Any] = {"onTruncation": "rewind"}
+    options: dict[str, Any] = {"onTruncation": "rewind", "checkpoint": checkpoint}
     if records_max is not None:
         options["maxRecordsPerPartition"] = records_max
-    query = Query(cluster, options)
+    query = Query(cluster, options, Path(checkpoint))
     for step, number, size in steps:
         partition = cluster["t", number]
         if step == "append":
@@ -341,6 +359,8 @@ def test_whatever_happens_the_healed_table_is_the_log(
             query.plan()
         elif step == "run":
             query.run()
+        elif step == "restart after commit":
+            query.restart_after_commit()
         else:
             query.restart()
     query.run()
@@ -376,3 +396,43 @@ def waits(planner: StreamPlanner, end: Json) -> bool:
     with pytest.raises(CannotTellError, match="the leader is of epoch 3, and what was read of epoch 4"):
         planner.next_offset(end, None)
     return True
+
+
+def came_back(query: Query) -> None:
+    """A batch of seven records is planned; three of them are lost, and are back when the batch after it is planned."""
+    partition = query.cluster["t", 0]
+    partition.append(4)
+    partition.replicate()
+    partition.append(3)
+    assert query.plan()
+    partition.elect(1 - partition.leader)
+    query.restart()
+    assert len(query.batches[-1][T0]) == 4
+    query.restart_after_commit()
+    partition.elect(1 - partition.leader)
+
+
+def test_what_a_batch_could_not_read_is_read_by_the_next_one_in_another_process(tmp_path: Path) -> None:
+    query = Query(ToyCluster(t=1), {"onTruncation": "rewind", "checkpoint": str(tmp_path)}, tmp_path)
+    came_back(query)
+    assert query.plan()
+    query.run()
+    assert StreamOffset.from_json(query.wal[-1]).losses[T0].resume_offset == 4
+    assert query.table()[T0] == dict(enumerate(query.cluster["t", 0].log))
+    assert not query.plan()
+
+
+def test_what_a_batch_reads_when_it_runs_a_third_time_is_not_read_twice(tmp_path: Path) -> None:
+    """Its second run was cut short, and did not come to its end."""
+    query = Query(ToyCluster(t=1), {"onTruncation": "rewind", "checkpoint": str(tmp_path)}, tmp_path)
+    came_back(query)
+    query.restart()
+    assert len(query.batches[-1][T0]) == 7
+    query.restart_after_commit()
+    assert not query.plan()
+
+
+def test_where_no_note_can_be_written_the_log_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    query = Query(ToyCluster(t=1), {"failOnDataLoss": "false", "checkpoint": str(tmp_path / "gone")}, tmp_path)
+    came_back(query)
+    assert "is known to this process alone, since its note cannot be written" in caplog.text
