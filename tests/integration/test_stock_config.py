@@ -56,7 +56,6 @@ def test_a_node_serves_with_kafkas_stock_file(tmp_path: Path) -> None:
     [
         ("authorizer.class.name", "a.b.Authorizer", "there is no authorizer"),
         ("super.users", "User:admin", "there is no authorizer"),
-        ("listener.name.plaintext.ssl.keystore.password", "hunter2", "a PEM store has no password"),
         ("remote.log.storage.system.enable", "true", "there is no tiered storage"),
     ],
 )

@@ -199,9 +199,10 @@ def test_who_does_not_shake_hands_harms_nobody(keys: Keys, secured: ServerProces
     [
         ("ssl.keystore.location", None, "ssl.keystore.location is missing: a listener with TLS needs a certificate"),
         ("ssl.keystore.location", "/nowhere.pem", "ssl.keystore.location='/nowhere.pem': it cannot be read"),
-        ("ssl.keystore.type", "JKS", "ssl.keystore.type=JKS: this release reads PEM.*openssl pkcs12"),
+        ("ssl.keystore.type", "JKS", "ssl.keystore.type=JKS: PEM and PKCS12 are read.*keytool"),
         ("ssl.truststore.location", "{key}", "ssl.truststore.location=.*no certificate in PEM"),
         ("ssl.keystore.key", "x", "ssl.keystore.key and ssl.keystore.certificate.chain go together"),
+        ("ssl.keystore.password", "x", "ssl.keystore.password: a PEM store has no password"),
         ("ssl.client.auth", "maybe", "ssl.client.auth.*none, requested, required"),
         ("ssl.cipher.suites", "TLS_AES_128_GCM_SHA256", "ssl.cipher.suites"),
         ("security.inter.broker.protocol", "SSL", "inter.broker.listener.name is CLIENTS and security.inter.broker"),
@@ -216,6 +217,31 @@ def test_what_cannot_be_meant_ends_the_start(
         secured.settings[setting] = value.format(key=keys.nodes.key)
     with pytest.raises(NodeFailedError, match=rf"(?s)error: .*{error}"):
         secured.start()
+
+
+def test_stores_of_java_serve_as_well(keys: Keys, secured: ServerProcess) -> None:
+    pytest.importorskip("cryptography")
+    store, trusted = keys.authority.store(keys.nodes, "sesame"), keys.authority.trust_store("sesame")
+    secured.settings |= {
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(store),
+        "ssl.keystore.password": "sesame",
+        "ssl.truststore.type": "PKCS12",
+        "ssl.truststore.location": str(trusted),
+        "ssl.truststore.password": "sesame",
+        "ssl.client.auth": "required",
+    }
+    secured.start()
+    options = {
+        "security_protocol": "SSL",
+        "ssl_truststore_type": "PKCS12",
+        "ssl_truststore_location": str(trusted),
+        "ssl_truststore_password": "sesame",
+        "ssl_keystore_type": "PKCS12",
+        "ssl_keystore_location": str(keys.authority.store(keys.client, "open")),
+        "ssl_keystore_password": "open",
+    }
+    assert write_and_read(secured.bootstrap, "t", options) == [b"x" * 100_000 * number for number in range(3)]
 
 
 def test_commands_take_the_properties_of_kafkas_tools(keys: Keys, secured: ServerProcess, tmp_path: Path) -> None:

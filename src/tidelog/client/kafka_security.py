@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from tidelog.base.errors import ConfigError
 from tidelog.security.jaas import LoginModule, parse_jaas
 
-_TO_PEM = (
+_TO_PKCS12 = (
     "convert a JKS store by `keytool -importkeystore -srckeystore store.jks -destkeystore store.p12 -deststoretype "
-    "PKCS12`, and PKCS#12 by `openssl pkcs12 -in store.p12 -out store.pem`"
+    "PKCS12`"
 )
 _TLS_TEXTS = (
     "ssl.truststore.location",
@@ -158,7 +158,7 @@ def idle_keys(given: Mapping[str, str]) -> dict[str, str]:
 def accepted_values() -> dict[str, str]:
     """The keys that are refused unless they have one of these values."""
     accepted = {key: " or ".join(f"`{one}`" for one in values if one) for key, values in _ONLY_VALUES.items()}
-    accepted |= dict.fromkeys((*_STORE_PASSWORDS, *_UNSUPPORTED_SASL), "")
+    accepted |= dict.fromkeys(_UNSUPPORTED_SASL, "")
     return {key: values or "an empty value" for key, values in accepted.items()}
 
 
@@ -187,7 +187,10 @@ def _tls(given: Mapping[str, str]) -> dict[str, object]:
         raise ConfigError(f"¶{chain} and §{key} go together: give both")
     if "ssl.key.password" in given and key not in given and "ssl.keystore.location" not in given:
         raise ConfigError("¶ssl.key.password: there is no key to decrypt: give §ssl.keystore.location")
-    settings: dict[str, object] = {key.replace(".", "_"): given[key] for key in _TLS_TEXTS if given.get(key)}
+    texts = (*_TLS_TEXTS, *_STORE_PASSWORDS)
+    settings: dict[str, object] = {key.replace(".", "_"): given[key] for key in texts if given.get(key)}
+    types = {key: given.get(key, "PEM").upper() for key in _STORE_TYPES}
+    settings |= {key.replace(".", "_"): kind for key, kind in types.items() if kind != "PEM"}
     if _IDENTIFICATION in given:
         algorithm = given[_IDENTIFICATION].lower()
         if algorithm not in {"https", ""}:
@@ -204,11 +207,13 @@ def _check_store(given: Mapping[str, str], which: str) -> None:
     if kind is None and location is not None and not location.lower().endswith((".pem", ".crt", ".cer")):
         raise ConfigError(
             f"¶ssl.{which}.location={location}: JKS, which is the default of §ssl.{which}.type, is "
-            f"not supported: set it to PEM if that is what the file holds, or {_TO_PEM}"
+            f"not supported: set it to PEM or PKCS12 if that is what the file holds, or {_TO_PKCS12}"
         )
-    if kind is not None and kind.upper() != "PEM":
-        raise ConfigError(f"¶ssl.{which}.type={kind} is not supported, PEM is: {_TO_PEM}")
-    if given.get(f"ssl.{which}.password"):
+    if kind is not None and kind.upper() not in ("PEM", "PKCS12"):
+        raise ConfigError(f"¶ssl.{which}.type={kind} is not supported, PEM and PKCS12 are: {_TO_PKCS12}")
+    if kind is not None and kind.upper() == "PKCS12" and location is None:
+        raise ConfigError(f"¶ssl.{which}.type={kind}: §ssl.{which}.location is missing: a text is PEM")
+    if given.get(f"ssl.{which}.password") and (kind is None or kind.upper() == "PEM"):
         raise ConfigError(
             f"¶ssl.{which}.password: a PEM store has no password, as in Kafka; §ssl.key.password is that of the key"
         )

@@ -40,7 +40,7 @@ Isolation = Literal["read_uncommitted", "read_committed"]
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 EndpointIdentification = Literal["https", ""]
-StoreType = Literal["PEM"]
+StoreType = Literal["PEM", "PKCS12"]
 OAuthToken = str | tuple[str, float | None] | tuple[str, float | None, Mapping[str, str]]
 """A token; until when it is good, in seconds since 1970, or None if that is not known; its extensions (KIP-342)."""
 
@@ -64,10 +64,12 @@ class CommonOptions(TypedDict, total=False):
     ssl_truststore_location: str | None
     ssl_truststore_certificates: str | None
     ssl_truststore_type: StoreType
+    ssl_truststore_password: str | None
     ssl_keystore_location: str | None
     ssl_keystore_certificate_chain: str | None
     ssl_keystore_key: str | None
     ssl_keystore_type: StoreType
+    ssl_keystore_password: str | None
     ssl_key_password: str | None
     ssl_endpoint_identification_algorithm: EndpointIdentification
     sasl_mechanism: SaslMechanism | None
@@ -216,19 +218,23 @@ class CommonConfig:
     ssl_context: SSLContext | None = None
     """For TLS, in the place of all other `ssl_` options."""
     ssl_truststore_location: str | None = None
-    """A PEM file with the authorities that may sign the brokers' certificates. None: those of the system."""
+    """A file with the authorities that may sign the brokers' certificates. None: those of the system."""
     ssl_truststore_certificates: str | None = None
     """The same as text, instead of a file."""
-    ssl_truststore_type: StoreType = field(default="PEM", metadata=_one_of("PEM"))
-    """The format of either; other stores are converted."""
+    ssl_truststore_type: StoreType = field(default="PEM", metadata=_one_of("PEM", "PKCS12"))
+    """The format of the file; PKCS12 needs `pip install 'tidelog[security]'`."""
+    ssl_truststore_password: str | None = _secret()
+    """Of a file in PKCS12."""
     ssl_keystore_location: str | None = None
-    """A PEM file with the client's certificate, those that lead to an authority, and its key."""
+    """A file with the client's certificate, those that lead to an authority, and its key."""
     ssl_keystore_certificate_chain: str | None = None
     """The certificates as text, instead of a file."""
     ssl_keystore_key: str | None = _secret()
     """The key as text, beside `ssl_keystore_certificate_chain`."""
-    ssl_keystore_type: StoreType = field(default="PEM", metadata=_one_of("PEM"))
-    """The format of either; other stores are converted."""
+    ssl_keystore_type: StoreType = field(default="PEM", metadata=_one_of("PEM", "PKCS12"))
+    """The format of the file; PKCS12 needs `pip install 'tidelog[security]'`."""
+    ssl_keystore_password: str | None = _secret()
+    """Of a file in PKCS12, and of the key in it."""
     ssl_key_password: str | None = _secret()
     """Of the client's key, if that is encrypted."""
     ssl_endpoint_identification_algorithm: EndpointIdentification = field(
@@ -442,9 +448,9 @@ def _check(owner: str, name: str, value: object, annotation: str, limits: Mappin
                 allowed += f", {limits['kind']}"
             advice = ""
             if name in ("ssl_truststore_type", "ssl_keystore_type"):
-                from tidelog.io.tls import TO_PEM
+                from tidelog.io.tls import TO_PKCS12
 
-                advice = f". {TO_PEM}"
+                advice = f". {TO_PKCS12}"
             raise ConfigError(f"{owner}({name}={shown}): one of {allowed} is expected{advice}")
     elif "low" in limits:
         if not isinstance(value, int) or isinstance(value, bool) or not limits["low"] <= value <= limits["high"]:

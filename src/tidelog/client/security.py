@@ -18,7 +18,6 @@ from tidelog.security.scram import ScramExchange, ScramSecret
 
 _BY_CONTEXT = "make an ssl.SSLContext that says so, and give it as ssl_context"
 _BOTH = "ssl_keystore_location names one PEM file with the certificate and the key, one after the other"
-_OF_THE_KEY = "a PEM store has no password; that of the key is ssl_key_password"
 ADVICE: Mapping[str, str] = {
     "oauth_cb": "sasl_oauth_token_callback returns the token, and until when it is good",
     "sasl_jaas_config": "set sasl_username and sasl_password, or sasl_oauth_token_callback",
@@ -44,10 +43,8 @@ ADVICE: Mapping[str, str] = {
     "ssl_key_location": _BOTH,
     "ssl_key_pem": "ssl_keystore_certificate_chain and ssl_keystore_key are the texts of both",
     "ssl_keyfile": _BOTH,
-    "ssl_keystore_password": _OF_THE_KEY,
     "ssl_password": "set ssl_key_password",
     "ssl_protocol": _BY_CONTEXT,
-    "ssl_truststore_password": _OF_THE_KEY,
 }
 """Names that other clients have for it, or that Kafka has and these clients do not, to what to do."""
 
@@ -78,6 +75,15 @@ def check_security(owner: str, config: CommonConfig) -> None:
     ):
         if one in set_ and other in set_:
             raise ConfigError(f"{owner}({one}=…, {other}=…): they are two ways to say the same: give one")
+    for which in ("keystore", "truststore"):
+        is_pem = getattr(config, f"ssl_{which}_type") == "PEM"
+        if is_pem and f"ssl_{which}_password" in set_:
+            raise ConfigError(
+                f"{owner}(ssl_{which}_password=…): a PEM store has no password; that of the key is ssl_key_password. "
+                f"Is it a store for ssl_{which}_type='PKCS12'?"
+            )
+        if not is_pem and f"ssl_{which}_location" not in set_:
+            raise ConfigError(f"{owner}(ssl_{which}_type='PKCS12'): ssl_{which}_location is missing: a text is PEM")
     if ("ssl_keystore_key" in set_) != ("ssl_keystore_certificate_chain" in set_):
         raise ConfigError(f"{owner}: ssl_keystore_key and ssl_keystore_certificate_chain go together: give both")
     if "ssl_key_password" in set_ and not set_ & {"ssl_keystore_location", "ssl_keystore_key"}:
@@ -129,9 +135,15 @@ def _tls(config: CommonConfig) -> TlsNetwork:
         certificate_chain=config.ssl_keystore_certificate_chain,
         key=config.ssl_keystore_key,
         key_password=config.ssl_key_password,
+        certificate_store_password=_store_password(config.ssl_keystore_type, config.ssl_keystore_password),
+        authorities_store_password=_store_password(config.ssl_truststore_type, config.ssl_truststore_password),
         checks_host_name=config.ssl_endpoint_identification_algorithm == "https",
     )
     return TlsNetwork(client_context(certificates), certificates)
+
+
+def _store_password(kind: str, password: str | None) -> str | None:
+    return None if kind == "PEM" else password or ""
 
 
 def _login(config: CommonConfig, clock: Clock, rng: Rng) -> SaslLogin:

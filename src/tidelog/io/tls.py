@@ -17,10 +17,14 @@ from tidelog.base.ports import Admit, Link, Receiver
 from tidelog.io.acceptor import Acceptor
 from tidelog.io.network import RealNetwork, Stream, connect_reason
 
-TO_PEM = (
-    "A PKCS#12 store becomes PEM by `openssl pkcs12 -in store.p12 -out store.pem`,"
-    " a JKS store becomes PKCS#12 by `keytool -importkeystore -srckeystore store.jks -destkeystore store.p12`"
+if TYPE_CHECKING:
+    from tidelog.io.stores import Store
+
+TO_PKCS12 = (
+    "A JKS store becomes PKCS#12 by `keytool -importkeystore -srckeystore store.jks -destkeystore store.p12"
+    " -deststoretype PKCS12`"
 )
+TO_PEM = f"A PKCS#12 store is read with the type PKCS12. {TO_PKCS12}"
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFIED = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _NO_TLS_ALERT = b"\x15\x03\x01\x00\x02\x02\x46"
@@ -83,6 +87,12 @@ def _trusting(certificates: Certificates, purpose: ssl.Purpose) -> ssl.SSLContex
     what = certificates.spelled("ssl_truststore_certificates" if path is None else "ssl_truststore_location")
     if path is not None:
         what = f"{what}={path!r}"
+    password = certificates.authorities_store_password
+    if path is not None and password is not None:
+        store = _read_store(certificates, path, what, password, "ssl_truststore_password")
+        if not store.authorities:
+            raise ConfigError(f"{what}: it holds no certificate of an authority")
+        path, given = None, store.authorities
     try:
         context = ssl.create_default_context(purpose, cafile=path, cadata=given)
     except (OSError, ValueError) as error:
@@ -97,17 +107,34 @@ def _trusting(certificates: Certificates, purpose: ssl.Purpose) -> ssl.SSLContex
 def _identify(context: ssl.SSLContext, certificates: Certificates) -> None:
     """Load who this side says that it is."""
     if certificates.certificate_path is not None:
-        what = f"{certificates.spelled('ssl_keystore_location')}={certificates.certificate_path!r}"
-        _load_certificate(context, certificates.certificate_path, what, certificates)
+        path, password = certificates.certificate_path, certificates.certificate_store_password
+        what = f"{certificates.spelled('ssl_keystore_location')}={path!r}"
+        if password is None:
+            _load_certificate(context, path, what, certificates)
+            return
+        store = _read_store(certificates, path, what, password, "ssl_keystore_password")
+        if store.key is None:
+            raise ConfigError(f"{what}: it holds no private key")
+        _load_text(context, store.key, what, certificates)
     elif certificates.certificate_chain is not None:
         both = f"{certificates.key or ''}\n{certificates.certificate_chain}"
-        descriptor, name = tempfile.mkstemp(prefix="tidelog-")  # OpenSSL reads files alone; this one is ours alone
-        try:
-            with os.fdopen(descriptor, "w") as file:
-                file.write(both)
-            _load_certificate(context, name, certificates.spelled("ssl_keystore_certificate_chain"), certificates)
-        finally:
-            os.unlink(name)
+        _load_text(context, both, certificates.spelled("ssl_keystore_certificate_chain"), certificates)
+
+
+def _load_text(context: ssl.SSLContext, both: str, what: str, certificates: Certificates) -> None:
+    descriptor, name = tempfile.mkstemp(prefix="tidelog-")  # OpenSSL reads files alone; this one is ours alone
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(both)
+        _load_certificate(context, name, what, certificates)
+    finally:
+        os.unlink(name)
+
+
+def _read_store(certificates: Certificates, path: str, what: str, password: str, option: str) -> Store:
+    from tidelog.io.stores import read_store
+
+    return read_store(path, password or None, what, certificates.spelled(option))
 
 
 def _load_certificate(context: ssl.SSLContext, path: str, what: str, certificates: Certificates) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from support.fixtures.certificates import Authority, missing_openssl
 from support.fixtures.model_cluster import ModelCluster
 from support.fixtures.scripted_broker import ScriptedBroker
 from tidelog import Admin, AuthenticationError, Code, Consumer, Factory, Producer, TopicPartition, aio
-from tidelog.base.errors import ConfigError, NetworkError, SaslAuthenticationError
+from tidelog.base.errors import ConfigError, MissingExtraError, NetworkError, SaslAuthenticationError
 from tidelog.client.options import AdminConfig, parse_options
 from tidelog.client.security import ADVICE, OAuthBearerLogin, connection_security
 from tidelog.io.clock import SystemClock
@@ -75,7 +76,11 @@ def parse(options: dict[str, Any]) -> AdminConfig:
         ({"security_protocol": "SSL", "ssl_keystore_key": "b"}, "go together: give both"),
         ({"security_protocol": "SSL", "ssl_key_password": "b"}, "there is no key to decrypt"),
         ({"security_protocol": "SSL", "ssl_keystore_type": "JKS"}, "keytool -importkeystore"),
-        ({"security_protocol": "SSL", "ssl_truststore_type": "PKCS12"}, "openssl pkcs12 -in"),
+        ({"security_protocol": "SSL", "ssl_truststore_type": "PKCS12"}, "ssl_truststore_location is missing"),
+        (
+            {"security_protocol": "SSL", "ssl_keystore_location": "a", "ssl_keystore_password": "b"},
+            "Is it a store for ssl_keystore_type='PKCS12'?",
+        ),
         ({"security_protocol": "SSL", "ssl_endpoint_identification_algorithm": "none"}, "one of 'https', ''"),
         (SCRAM | {"security_protocol": "SASL_SSL", "sasl_password": "a\0b"}, "a NUL character"),
     ],
@@ -180,7 +185,7 @@ def test_a_file_that_cannot_be_used_says_why(authority: Authority, tmp_path: Pat
     for options, expected in (
         ({"ssl_truststore_location": str(store)}, r"ssl_truststore_location='.*p12': no certificate in PEM"),
         ({"ssl_truststore_certificates": "none"}, "ssl_truststore_certificates: no certificate in PEM"),
-        ({"ssl_keystore_location": str(store)}, "openssl pkcs12 -in"),
+        ({"ssl_keystore_location": str(store)}, "is read with the type PKCS12"),
         ({"ssl_keystore_location": str(tmp_path / "none")}, "it cannot be read: No such file"),
         ({"ssl_keystore_location": str(client.certificate)}, "a certificate and its private key are expected"),
         ({"ssl_keystore_location": str(swapped)}, "the key is not that of the first certificate"),
@@ -190,6 +195,36 @@ def test_a_file_that_cannot_be_used_says_why(authority: Authority, tmp_path: Pat
         with pytest.raises(ConfigError, match=expected) as error:
             tls(options)
         assert SECRET not in str(error.value)
+
+
+def test_stores_of_java_are_read(authority: Authority) -> None:
+    pytest.importorskip("cryptography")
+    dave = authority.sign("dave")
+    store, trusted = str(authority.store(dave, "sesame")), str(authority.trust_store("open"))
+    own = {"ssl_keystore_location": store, "ssl_keystore_type": "PKCS12", "ssl_keystore_password": "sesame"}
+    trust = {"ssl_truststore_location": trusted, "ssl_truststore_type": "PKCS12", "ssl_truststore_password": "open"}
+    (known,) = tls(own | trust).get_ca_certs()
+    assert known["subject"] == ((("commonName", "authority"),),)
+    for options, expected in (
+        (own | {"ssl_keystore_password": SECRET}, "it cannot be decrypted: ssl_keystore_password is wrong"),
+        (own | {"ssl_keystore_password": None}, "it cannot be decrypted: ssl_keystore_password is missing"),
+        (own | {"ssl_keystore_location": str(dave.both)}, "it is no PKCS#12 store"),
+        (own | {"ssl_keystore_location": "/no/such.p12"}, "it cannot be read: No such file"),
+        (own | {"ssl_keystore_location": trusted, "ssl_keystore_password": "open"}, "it holds no private key"),
+        (trust | {"ssl_truststore_password": SECRET}, "it cannot be decrypted: ssl_truststore_password is wrong"),
+    ):
+        with pytest.raises(ConfigError) as error:
+            tls(options)
+        assert expected in str(error.value)
+        assert SECRET not in str(error.value)
+
+
+def test_without_the_library_a_store_says_what_to_install(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'tidelog\[security\]'"):
+        tls({"ssl_truststore_location": str(authority.certificate), "ssl_truststore_type": "PKCS12"})
 
 
 # Tokens.

@@ -312,8 +312,6 @@ def test_settings_of_a_group_that_brokers_do_not_allow_are_refused(name: str, te
         ("log.retention.hours", "log.retention.ms, which counts before it, can"),
         ("log.retenton.ms", "the closest is log.retention.ms"),
         ("retention.ms", "it is a topic setting"),
-        ("ssl.keystore.password", "the value is not allowed; allowed: nothing (a PEM store has no password"),
-        ("listener.name.outside.ssl.keystore.password", "the value is not allowed; allowed: nothing (a PEM"),
         ("authorizer.class.name", "there is no authorizer"),
         ("remote.log.reader.threads", "no tiered storage"),
         ("max.connections.per.ip.overrides", "ADDRESS:LIMIT"),

@@ -157,7 +157,6 @@ def test_what_is_passed_over_is_about_sizes_and_times(scope: Scope, key: ConfigK
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("listener.name.outside.ssl.keystore.password", "hunter2", "a PEM store has no password"),
         ("listener.name.outside.scram-sha-256.sasl.jaas.config", "hunter2", "SASL is not served"),
         ("listener.name.outside.max.connections", "5", "max.connections is one for all of them"),
         ("listener.name.outside.num.network.threads", "0", "whole number from 1"),

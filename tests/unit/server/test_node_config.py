@@ -148,7 +148,6 @@ def test_what_is_shown_and_who_may_connect() -> None:
         ({"log.segment.byte": "100"}, "log.segment.bytes"),
         ({"num.partitions": "0"}, "num.partitions"),
         ({"authorizer.class.name": "a.b.Authorizer"}, "authorizer.class.name.*there is no authorizer"),
-        ({"ssl.keystore.password": "x"}, "ssl.keystore.password: the value is not allowed.*PEM store has no password"),
         ({"security.inter.broker.protocol": "SSL"}, "on PLAINTEXT by SSL, and PLAINTEXT speaks PLAINTEXT"),
         ({"remote.log.storage.system.enable": "true"}, "no tiered storage"),
         ({"create.topic.policy.class.name": "a.b.Policy"}, "policies would be Java classes"),

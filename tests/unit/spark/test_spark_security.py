@@ -143,7 +143,16 @@ SASL = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}
         ({"sasl_jaas_config": PLAIN}, "no effect without SASL"),
         ({"security_protocol": "SSL", "sasl_mechanism": "PLAIN"}, "set kafka.security.protocol=SASL_SSL"),
         ({"security_protocol": "SSL", "ssl_truststore_location": "a.jks"}, "JKS, which is the default .*keytool"),
-        ({"security_protocol": "SSL", "ssl_keystore_location": "a.pem", "ssl_keystore_type": "PKCS12"}, "openssl pkcs"),
+        ({"security_protocol": "SSL", "ssl_keystore_location": "a.pem", "ssl_keystore_type": "JKS"}, "keytool"),
+        (
+            {
+                "security_protocol": "SSL",
+                "ssl_keystore_certificate_chain": "a",
+                "ssl_keystore_key": SECRET,
+                "ssl_keystore_type": "PKCS12",
+            },
+            "a text is PEM",
+        ),
         (
             {"security_protocol": "SSL", "ssl_truststore_location": "a.pem", "ssl_truststore_password": SECRET},
             "a PEM store has no password",

@@ -12,21 +12,29 @@ from tidelog.base.errors import ConfigError
 from tidelog.metadata.configs.key import LIST, PASSWORD, STRING, ConfigKey, keys_in
 
 PEM = "PEM"
+PKCS12 = "PKCS12"
 _ANEW = "Its file is looked at every two seconds, and read anew when it has changed."
 
 SSL_KEYSTORE_TYPE = ConfigKey(
     "ssl.keystore.type",
     STRING,
     "JKS",
-    "The format of ssl.keystore.location. PEM is served; the default is Kafka's.",
-    choices=("JKS", "PKCS12", PEM),
+    "The format of ssl.keystore.location. PEM and PKCS12 are served; the default is Kafka's.",
+    choices=("JKS", PKCS12, PEM),
     is_dynamic=True,
 )
 SSL_KEYSTORE_LOCATION = ConfigKey(
     "ssl.keystore.location",
     STRING.or_none,
     None,
-    f"A PEM file with the node's private key and its certificate, and those that lead to the authority. {_ANEW}",
+    f"A file with the node's private key and its certificate, and those that lead to the authority. {_ANEW}",
+    is_dynamic=True,
+)
+SSL_KEYSTORE_PASSWORD = ConfigKey(
+    "ssl.keystore.password",
+    PASSWORD.or_none,
+    None,
+    "The password of ssl.keystore.location in PKCS12, and of the key in it.",
     is_dynamic=True,
 )
 SSL_KEYSTORE_KEY = ConfigKey(
@@ -50,15 +58,22 @@ SSL_TRUSTSTORE_TYPE = ConfigKey(
     "ssl.truststore.type",
     STRING,
     "JKS",
-    "The format of ssl.truststore.location. PEM is served; the default is Kafka's.",
-    choices=("JKS", "PKCS12", PEM),
+    "The format of ssl.truststore.location. PEM and PKCS12 are served; the default is Kafka's.",
+    choices=("JKS", PKCS12, PEM),
     is_dynamic=True,
 )
 SSL_TRUSTSTORE_LOCATION = ConfigKey(
     "ssl.truststore.location",
     STRING.or_none,
     None,
-    f"A PEM file with the authorities that are trusted; those of the system unless it is set. {_ANEW}",
+    f"A file with the authorities that are trusted; those of the system unless it is set. {_ANEW}",
+    is_dynamic=True,
+)
+SSL_TRUSTSTORE_PASSWORD = ConfigKey(
+    "ssl.truststore.password",
+    PASSWORD.or_none,
+    None,
+    "The password of ssl.truststore.location in PKCS12, if it has one.",
     is_dynamic=True,
 )
 SSL_TRUSTSTORE_CERTIFICATES = ConfigKey(
@@ -113,15 +128,23 @@ def certificates_of(texts: Mapping[str, str], listener_name: str) -> Certificate
         text = texts.get(prefix + key.name, texts.get(key.name))
         return key.fallback if text is None else key.parse(text)
 
-    for kind, location, name in (
-        (SSL_KEYSTORE_TYPE, SSL_KEYSTORE_LOCATION, "keystore"),
-        (SSL_TRUSTSTORE_TYPE, SSL_TRUSTSTORE_LOCATION, "truststore"),
+    store_passwords: list[str | None] = []
+    for kind, location, password in (
+        (SSL_KEYSTORE_TYPE, SSL_KEYSTORE_LOCATION, SSL_KEYSTORE_PASSWORD),
+        (SSL_TRUSTSTORE_TYPE, SSL_TRUSTSTORE_LOCATION, SSL_TRUSTSTORE_PASSWORD),
     ):
-        if value(location) is not None and value(kind) != PEM:
+        is_store = value(location) is not None and value(kind) == PKCS12
+        store_passwords.append((value(password) or "") if is_store else None)
+        if value(location) is not None and value(kind) not in (PEM, PKCS12):
             raise ConfigError(
-                f"{prefix}{kind.name}={value(kind)}: this release reads PEM. Set ssl.{name}.type=PEM. A PKCS#12 store "
-                "becomes PEM by `openssl pkcs12 -in store.p12 -out store.pem`, a JKS store becomes PKCS#12 by "
+                f"{prefix}{kind.name}={value(kind)}: PEM and PKCS12 are read. Set it to what the file is. A JKS store "
+                "becomes PKCS#12 by "
                 "`keytool -importkeystore -srckeystore store.jks -destkeystore store.p12 -deststoretype PKCS12`"
+            )
+        if value(password) is not None and not is_store:
+            raise ConfigError(
+                f"{prefix}{password.name}: a PEM store has no password; that of the key is {SSL_KEY_PASSWORD.name}. "
+                f"Set {kind.name}={PKCS12} if {location.name} is such a file"
             )
     for one, other in (
         (SSL_KEYSTORE_LOCATION, SSL_KEYSTORE_CERTIFICATE_CHAIN),
@@ -139,6 +162,8 @@ def certificates_of(texts: Mapping[str, str], listener_name: str) -> Certificate
         certificate_chain=value(SSL_KEYSTORE_CERTIFICATE_CHAIN),
         key=value(SSL_KEYSTORE_KEY),
         key_password=value(SSL_KEY_PASSWORD),
+        certificate_store_password=store_passwords[0],
+        authorities_store_password=store_passwords[1],
         checks_host_name=value(SSL_ENDPOINT_IDENTIFICATION_ALGORITHM) == "https",
         client_authentication=value(SSL_CLIENT_AUTH) or "none",
         versions=SSL_ENABLED_PROTOCOLS.fallback if versions is None else SSL_ENABLED_PROTOCOLS.parse(versions),

@@ -188,11 +188,6 @@ UNSERVED_CONFIGS: tuple[ConfigKey[Any], ...] = (
         _dynamic("ssl.trustmanager.algorithm", STRING, "PKIX"),
     ),
     *refused(
-        "a PEM store has no password; that of the key is ssl.key.password",
-        _dynamic("ssl.keystore.password", PASSWORD, None),
-        _dynamic("ssl.truststore.password", PASSWORD, None),
-    ),
-    *refused(
         "a renewed certificate may have any name: whoever may write its file is trusted with that",
         _key("ssl.allow.dn.changes", BOOLEAN, "false"),
         _key("ssl.allow.san.changes", BOOLEAN, "false"),

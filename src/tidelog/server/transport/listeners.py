@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from tidelog.base.errors import ConfigError, NetworkError
+from tidelog.base.errors import ConfigError, MissingExtraError, NetworkError
 from tidelog.base.ports import Clock, Executor, Listening
 from tidelog.metadata import RegisteredEndpoint
 from tidelog.metadata.configs import BrokerSettings
@@ -139,7 +139,7 @@ class Listeners:
                 continue
             try:
                 acceptor = self._listen(BROKER, listener, protocols.get(name, name))
-            except (NetworkError, ConfigError) as error:
+            except (NetworkError, ConfigError, MissingExtraError) as error:
                 logger.error("%s; it is left out until `listeners` changes", error)
                 continue
             self._beside[name] = listener

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from tidelog.base.certificates import Certificates
-from tidelog.base.errors import ConfigError
+from tidelog.base.errors import ConfigError, MissingExtraError
 from tidelog.base.ports import Executor, Network, SecuredNetwork
 from tidelog.metadata.configs.tls import TLS_NAMES, certificates_of
 from tidelog.metadata.listeners import PROTOCOLS, SSL
@@ -87,7 +87,7 @@ class NodeNetworks:
         """What is set for a listener now; None, which the log says, if that cannot be."""
         try:
             return certificates_of(self._texts, name)
-        except ConfigError as error:
+        except (ConfigError, MissingExtraError) as error:
             logger.error("listener %s: %s; its certificate stays as it was", name, error)
             return None
 
@@ -106,7 +106,7 @@ class NodeNetworks:
         for key in list(self._secured):
             try:
                 certificates = certificates_of(self._texts, key[0])
-            except ConfigError:
+            except (ConfigError, MissingExtraError):
                 continue  # told of when it was set
             if _stamp(certificates) != self._stamps[key]:
                 self._renew(key, certificates)
@@ -128,7 +128,7 @@ class NodeNetworks:
         whose = f"listener {name}" if listens else f"what this node asks others on {name}"
         try:
             self._secured[key].renew(certificates)
-        except ConfigError as error:
+        except (ConfigError, MissingExtraError) as error:
             logger.error("%s: %s; the certificate stays as it was", whose, error)
         else:
             logger.info("%s: the certificate was read anew", whose)
