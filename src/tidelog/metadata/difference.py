@@ -78,6 +78,8 @@ def _features(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
         for name in (METADATA_VERSION_FEATURE, ELIGIBLE_LEADERS_VERSION):
             known.pop(name, None)
         gone = ({METADATA_VERSION_FEATURE, *gone} - image.features.keys()) - {ELIGIBLE_LEADERS_VERSION}
+    if METADATA_VERSION_FEATURE in gone:
+        known.pop(ELIGIBLE_LEADERS_VERSION, None)  # goes with it
     for name in gone:
         yield FeatureLevelRecord(name=name, feature_level=0)
     for name in sorted(image.features, key=lambda name: name != METADATA_VERSION_FEATURE):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 from hypothesis import given
@@ -122,6 +123,15 @@ def images(draw: st.DrawFn) -> MetadataImage:
 
 @given(images(), images())
 def test_the_records_between_two_images_lead_from_one_to_the_other(base: MetadataImage, image: MetadataImage) -> None:
+    delta = MetadataDelta(base)
+    for record in records_between(base, image):
+        delta.replay(decode_record(encode_record(record)))
+    assert delta.apply(Offset(7)) == image
+
+
+def test_a_level_that_goes_with_another_is_said_again() -> None:
+    base = replace(MetadataImage.empty(), features={"metadata.version": 23, ELIGIBLE: 0}, last_offset=Offset(7))
+    image = replace(base, features={ELIGIBLE: 0})
     delta = MetadataDelta(base)
     for record in records_between(base, image):
         delta.replay(decode_record(encode_record(record)))
