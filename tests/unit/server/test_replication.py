@@ -416,6 +416,31 @@ def test_what_a_topic_asks_to_be_synced_is_synced_before_the_leader_hears_that_i
     run(story)
 
 
+def test_who_is_to_lead_with_a_full_disk_leads_when_there_is_room() -> None:
+    """It cannot note where its epoch starts. Nothing of its log is lost by that, nor of any other."""
+
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create(min_insync_replicas="2")
+        await cluster.produce("a")
+        old = cluster.leader
+        for each in cluster.followers:
+            each.machine.disk.free_write_bytes = 0
+        old.kill()
+        cluster.controller.fence(old.broker_id)
+        new = cluster.leader
+        await asyncio.sleep(3)
+        assert new.broker.offline_partitions == []
+        assert new.partition().replica is None
+        assert [each.evidence.failed_logs for each in new.files.directories] == [set()]
+        for each in cluster.followers + [new]:
+            each.machine.disk.free_write_bytes = None
+        await until(lambda: new.partition().replica is not None)
+        assert (await cluster.produce("b")).error_code == Code.NONE
+        assert new.values() == [b"a", b"b"]
+
+    run(story)
+
+
 def test_a_node_with_a_full_disk_serves_on_and_catches_up_when_there_is_room() -> None:
     async def story(cluster: ReplicatedCluster) -> None:
         await cluster.create(min_insync_replicas="2")

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
 
@@ -55,6 +55,7 @@ RECORDS_PER_TURN = 1_000
 """Of the metadata, which take a few microseconds each."""
 RECORDS_PER_RUN_MAX = 1_000
 """Of the metadata, where several decisions wait that were committed while others were applied."""
+LEAD_AGAIN_SECONDS = 1.0
 LOGGED_MAX = 10
 """Partitions that are named in the log when many cannot be opened for one reason."""
 
@@ -487,7 +488,8 @@ class Broker:
             if not self._may_serve(partition):
                 continue  # meanwhile its directory failed, or it was told to stop
             if error is not None:
-                self.hosted.take_offline(one.topic_partition, str(error))
+                if self.failures.on_not_led(partition, error):
+                    self.tasks.start(self._lead_later(one))
                 continue
             replica = LeaderReplica(
                 one.topic_partition,
@@ -502,6 +504,16 @@ class Broker:
             replica.on_brokers(self.replication.active_brokers)
             partition.lead(replica)
             self._listeners.on_leadership_changed(partition)
+
+    async def _lead_later(self, one: Assigned) -> None:
+        """There was no room to note where the epoch starts: try again, if it still is to be led here."""
+        await asyncio.sleep(LEAD_AGAIN_SECONDS)
+        async with self.image_lock:
+            topic = self.image.topic_by_id(one.topic_id)
+            partition = self.hosted.by_id.get((one.topic_id, one.topic_partition.partition))
+            if topic is not None and partition is not None and partition.replica is None:
+                state = topic.partitions[one.topic_partition.partition]
+                await self.take_roles([replace(one, state=state)], self.image)
 
     def _add(self, one: Assigned, log: Log) -> Partition:
         partition = Partition(

@@ -74,6 +74,11 @@ class PartitionFailures:
         if held is not None:
             self.on_suspicion(held)
 
+    def on_not_led(self, partition: Partition, error: CorruptLogError | DiskError) -> bool:
+        """It is to be led here, and where its epoch starts could not be noted. Returns whether to try again."""
+        self.on_log_failed(partition, error)
+        return self._hosted.is_here(partition)
+
     def _log_out_of_files(self, partition: Partition, error: DiskError) -> None:
         now = asyncio.get_running_loop().time()
         if self._out_of_files_logged is None or now >= self._out_of_files_logged + OUT_OF_FILES_LOGGED_SECONDS:
