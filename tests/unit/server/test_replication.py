@@ -432,7 +432,7 @@ def test_who_is_to_lead_with_a_full_disk_leads_when_there_is_room() -> None:
         assert new.broker.offline_partitions == []
         assert new.partition().replica is None
         assert [each.evidence.failed_logs for each in new.files.directories] == [set()]
-        for each in cluster.followers + [new]:
+        for each in [*cluster.followers, new]:
             each.machine.disk.free_write_bytes = None
         await until(lambda: new.partition().replica is not None)
         assert (await cluster.produce("b")).error_code == Code.NONE
