@@ -54,7 +54,7 @@ def test_a_node_serves_with_kafkas_stock_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
-        ("authorizer.class.name", "a.b.Authorizer", "there is no authorizer"),
+        ("authorizer.class.name", "a.b.Authorizer", "StandardAuthorizer"),
         ("super.users", "User:admin", "there is no authorizer"),
         ("remote.log.storage.system.enable", "true", "there is no tiered storage"),
     ],

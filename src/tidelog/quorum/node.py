@@ -106,6 +106,11 @@ class QuorumNode:
         """Whether this node leads, and has committed a record of its epoch: so it knows all that is committed."""
         return self.leading is not None and self.leading.high_watermark is not None
 
+    @property
+    def committed_end(self) -> Offset | None:
+        """Exclusive end of what is committed, here or not, as far as the leader has said so."""
+        return self.following.leader_high_watermark if self.leading is None else self.leading.high_watermark
+
     def describe(self, now_ms: int | None = None) -> QuorumProgress:
         """What DescribeQuorum shows. `now_ms` is when the leader itself fetched and was caught up."""
         voters, observers = ((), ()) if self.leading is None else self.leading.describe(now_ms)

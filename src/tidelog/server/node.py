@@ -20,11 +20,12 @@ from tidelog.controller import ControllerState, CreateTopicResult, TopicToCreate
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.records import KERNEL_IS_COMPILED
-from tidelog.security.authorizer import AllowEverything, Authorizer
+from tidelog.security.acl_authorizer import AclAuthorizer, authorizer_of
 from tidelog.server.api import forwarding
 from tidelog.server.api.dispatch import Dispatcher
 from tidelog.server.api.fetch_sessions import FetchSessions
 from tidelog.server.api.told_readers import ToldReaders
+from tidelog.server.broker.access_rules import AccessRules
 from tidelog.server.broker.broker import Broker
 from tidelog.server.broker.cleaner import Cleaner
 from tidelog.server.broker.dynamic_configs import DynamicConfigs, PartitionSettings
@@ -117,7 +118,7 @@ class Node:
             room_for_logs=lambda: self.connections.limits.room_for_logs(network.open_files()),
         )
         self.networks = NodeNetworks(config, network)
-        self.authorizer: Authorizer = AllowEverything()
+        self.authorizer = authorizer_of(config.static)
         fetch_settings = ReplicaFetchSettings.from_properties(config.static)
         self.broker = Broker(
             config.node_id,
@@ -140,6 +141,8 @@ class Node:
         )
         self._dynamic_configs = DynamicConfigs(config.static, config.node_id)
         self.broker.add_listener(self._dynamic_configs)
+        if isinstance(self.authorizer, AclAuthorizer):
+            self.broker.add_listener(AccessRules(self.authorizer, lambda: self.quorum.committed_end))
         coordinator_node = CoordinatorNode(self.broker, config.static, clock, executor, rng, self.create_topics)
         self.share_states = ShareCoordinators(coordinator_node, log_starts=self.files.served)
         self.share_persister = SharePersister(self.broker, self.share_states, rng)

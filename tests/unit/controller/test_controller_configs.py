@@ -312,7 +312,7 @@ def test_settings_of_a_group_that_brokers_do_not_allow_are_refused(name: str, te
         ("log.retention.hours", "log.retention.ms, which counts before it, can"),
         ("log.retenton.ms", "the closest is log.retention.ms"),
         ("retention.ms", "it is a topic setting"),
-        ("authorizer.class.name", "there is no authorizer"),
+        ("authorizer.class.name", "is not allowed"),
         ("remote.log.reader.threads", "no tiered storage"),
         ("max.connections.per.ip.overrides", "ADDRESS:LIMIT"),
         ("group.share.max.size", "start the broker again"),

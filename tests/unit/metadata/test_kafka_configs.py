@@ -58,6 +58,9 @@ OWN = {
     "transaction.coordinator.memory.bytes",
 }
 
+OF_THE_AUTHORIZER = {"allow.everyone.if.no.acl.found", "super.users"}
+"""Kafka's, of a class that reads them by itself."""
+
 INTERNAL = {
     "leader.imbalance.per.broker.percentage",
     "share.coordinator.cold.partition.snapshot.interval.ms",
@@ -121,7 +124,7 @@ def test_a_setting_of_kafkas_is_what_it_is_there(fact: Fact) -> None:
 
 def test_what_is_not_kafkas_is_marked_as_our_own() -> None:
     ours = {key.name for scope, key in KEYS if (scope, key.name) not in FACTS and scope != "group"}
-    assert ours == OWN | INTERNAL
+    assert ours == OWN | INTERNAL | OF_THE_AUTHORIZER
     assert all("Tidelog's own" in TABLE["broker"][name].doc for name in OWN - {"broker.early.fencing.enable"})
 
 
@@ -163,8 +166,7 @@ def test_what_is_passed_over_is_about_sizes_and_times(scope: Scope, key: ConfigK
         ("config.providers.vault.param.token", "hunter2", "a value stands for itself"),
         ("rsm.config.s3.secret", "hunter2", "no tiered storage"),
         ("rlmm.config.remote.log.metadata.topic.num.partitions", "5", "no tiered storage"),
-        ("super.users", "User:admin", "there is no authorizer"),
-        ("allow.everyone.if.no.acl.found", "false", "there is no authorizer"),
+        ("authorizer.class.name", "a.b.Authorizer", "StandardAuthorizer"),
         ("listener.name.outside.max.connectons", "5", "there is no such broker setting"),
         ("listener.name.outside", "5", "there is no such broker setting"),
     ],

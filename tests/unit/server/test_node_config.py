@@ -6,6 +6,7 @@ import pytest
 
 from tidelog.base.errors import ConfigError
 from tidelog.metadata.configs import BrokerSettings
+from tidelog.metadata.configs.authorization import STANDARD_AUTHORIZER
 from tidelog.metadata.listeners import Listener
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.transport.connections import ConnectionLimits
@@ -147,7 +148,12 @@ def test_what_is_shown_and_who_may_connect() -> None:
         ({"log.dirs": "/a,/b,/a/"}, "/a stands there twice"),
         ({"log.segment.byte": "100"}, "log.segment.bytes"),
         ({"num.partitions": "0"}, "num.partitions"),
-        ({"authorizer.class.name": "a.b.Authorizer"}, "authorizer.class.name.*there is no authorizer"),
+        ({"authorizer.class.name": "a.b.Authorizer"}, "authorizer.class.name: 'a.b.Authorizer' is not allowed"),
+        ({"super.users": "User:admin"}, "super.users: there is no authorizer that would go by it"),
+        (
+            {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:admin"},
+            "super.users: nodes ask each other on PLAINTEXT, CONTROLLER as User:ANONYMOUS",
+        ),
         ({"security.inter.broker.protocol": "SSL"}, "on PLAINTEXT by SSL, and PLAINTEXT speaks PLAINTEXT"),
         ({"remote.log.storage.system.enable": "true"}, "no tiered storage"),
         ({"create.topic.policy.class.name": "a.b.Policy"}, "policies would be Java classes"),

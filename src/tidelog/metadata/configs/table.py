@@ -46,11 +46,9 @@ TABLE: Mapping[Scope, Mapping[str, ConfigKey[Any]]] = {
 
 _OF_LISTENERS = "listener.name."
 _OF_PLUGINS: Mapping[str, str] = {
-    "allow.everyone.if.no.acl.found": "authorizer.class.name",
     "config.providers.": "config.providers",
     "rlmm.config.": "remote.log.metadata.manager.class.name",
     "rsm.config.": "remote.log.storage.manager.class.name",
-    "super.users": "authorizer.class.name",
 }
 """How the settings begin that Kafka hands on to a plugin, and the setting that names it."""
 

@@ -266,9 +266,11 @@ UNSERVED_CONFIGS: tuple[ConfigKey[Any], ...] = (
         _key("delegation.token.secret.key", PASSWORD, None),
     ),
     *refused(
-        "nobody is refused for who they are: there is no authorizer",
-        _key("authorizer.class.name", STRING, ""),
+        "listeners of controllers open at once, those of brokers once the access rules are known",
         _key("early.start.listeners", LIST, None),
+    ),
+    *refused(
+        "a principal is what authentication finds",
         _dynamic(
             "principal.builder.class",
             CLASS,

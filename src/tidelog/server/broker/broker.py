@@ -289,6 +289,7 @@ class Broker:
         if delta.changed_brokers:
             for partition in self.partitions:
                 partition.role.on_brokers(self.replication.active_brokers)
+        await self._listeners.prepare(delta, image)
         self._listeners.on_image_changed(delta, image)
         self.image, self._next_image = image, None
         self._publish(committed.end_offset)

@@ -15,6 +15,9 @@ class BrokerListener:
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """A run of committed records changed this; the image is about to be published."""
 
+    async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """The same run of records: time for what takes long, before `on_image_changed`."""
+
     def on_moved(self, partition: Partition) -> None:
         """The log of a partition lies in another log directory from now on."""
 
@@ -38,6 +41,10 @@ class BrokerListeners(BrokerListener):
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         for listener in self._listeners:
             listener.on_image_changed(delta, image)
+
+    async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        for listener in self._listeners:
+            await listener.prepare(delta, image)
 
     def on_moved(self, partition: Partition) -> None:
         for listener in self._listeners:

@@ -187,6 +187,11 @@ class MetadataQuorum:
         return self.storage.voters.current
 
     @property
+    def committed_end(self) -> Offset | None:
+        """Exclusive end of what is committed, here or not, as far as the leader has said so."""
+        return self._machine.committed_end
+
+    @property
     def is_reconfigurable(self) -> bool:
         """Whether the log, not the configuration, says who votes."""
         return self.storage.voters.is_in_log

@@ -1,0 +1,31 @@
+"""The settings of the authorizer: whether there is one, and who passes it unasked. Kafka: `StandardAuthorizer`."""
+
+from __future__ import annotations
+
+from tidelog.metadata.configs.key import BOOLEAN, STRING, ConfigKey, keys_in
+
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+AUTHORIZER_CLASS_NAME = ConfigKey(
+    "authorizer.class.name",
+    STRING,
+    "",
+    "Whether requests are held against the access rules in the metadata log. Empty: everybody may do everything. All "
+    "nodes of a cluster need the same.",
+    choices=("", STANDARD_AUTHORIZER),
+)
+SUPER_USERS = ConfigKey(
+    "super.users",
+    STRING,
+    "",
+    "Principals that may do everything, whatever the rules say, as User:NAME;User:NAME. The nodes' own have to be "
+    "among them.",
+)
+ALLOW_EVERYONE_IF_NO_ACL_FOUND = ConfigKey(
+    "allow.everyone.if.no.acl.found",
+    BOOLEAN,
+    "false",
+    "Whether everybody may do everything with a resource that no rule is about.",
+)
+
+AUTHORIZATION_CONFIGS = keys_in(globals())
