@@ -290,6 +290,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "OffsetAndEpoch",
         "PartitionStatistics",
         "ProducerStatistics",
+        "AclBinding",
+        "AclBindingFilter",
         "NewTopic",
         "ConfigResource",
         "EpochEnd",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from tidelog.base.ids import Position, TopicPartition
     from tidelog.base.version import __version__
+    from tidelog.client.admin.acl_descriptions import AclBinding, AclBindingFilter
     from tidelog.client.admin.admin import Admin
     from tidelog.client.admin.descriptions import ConfigResource, EpochEnd, NewTopic
     from tidelog.client.consistency import ConsistencyContext, ConsistencyContextStore
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from tidelog.client.transaction import ResumedTransaction, Transaction
 
 __all__ = [
+    "AclBinding",
+    "AclBindingFilter",
     "Admin",
     "AuthenticationError",
     "BatchMetadata",
@@ -111,6 +114,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AclBinding": "client.admin.acl_descriptions",
+    "AclBindingFilter": "client.admin.acl_descriptions",
     "Admin": "client.admin.admin",
     "BatchMetadata": "client.futures",
     "CommittedOffset": "client.core.values",

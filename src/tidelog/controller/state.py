@@ -5,13 +5,16 @@ Kafka: `QuorumController`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from uuid import UUID
 
-from tidelog.base.errors import Code, refusal
+from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from tidelog.base.losses import LossId
 from tidelog.base.ports import Rng
 from tidelog.controller import (
+    acls,
     balancing,
     brokers,
     client_quotas,
@@ -64,8 +67,10 @@ from tidelog.controller.values import (
     UpdatedFeature,
 )
 from tidelog.journal import Decision, LongDecision
+from tidelog.metadata.acls import Acl
 from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.image import ControllerImage, MetadataImage
+from tidelog.metadata.records.acls import AccessControlEntryRecord, RemoveAccessControlEntryRecord, acl_of
 from tidelog.metadata.records.topics import PartitionChangeRecord, RemoveTopicRecord, TopicRecord
 from tidelog.metadata.topic_names import collision_key
 
@@ -92,6 +97,7 @@ class ControllerState:
         self.unclean_elections: list[UncleanElection] | None = None
         self.scans = PartitionScans(self.metadata)
         self._names_taken = {collision_key(name): name for name in self.metadata.topics_by_name}
+        self._acls = Counter(self.metadata.acls.values())  # two ids may hold the same rule
 
     def apply(self, record: object) -> None:
         """Take a record of the metadata log in."""
@@ -107,6 +113,13 @@ class ControllerState:
             topic = self.metadata.topics_by_id.get(TopicId(record.topic_id))
             if topic is not None:
                 self._names_taken.pop(collision_key(topic.name), None)
+        elif isinstance(record, AccessControlEntryRecord):
+            self._acls[acl_of(record)] += 1
+        elif isinstance(record, RemoveAccessControlEntryRecord) and record.id in self.metadata.acls:
+            acl = self.metadata.acls[record.id]
+            self._acls[acl] -= 1
+            if not self._acls[acl]:
+                del self._acls[acl]
         self.metadata.apply(record)
         self.scans.on_applied(record)
 
@@ -116,6 +129,7 @@ class ControllerState:
         copy.metadata = self.metadata.clone()
         copy.scans = PartitionScans(copy.metadata)
         copy._names_taken = dict(self._names_taken)
+        copy._acls = Counter(self._acls)
         return copy
 
     def fork(self) -> ControllerState:
@@ -325,6 +339,14 @@ class ControllerState:
         return configs.decide_alter_configs(
             self.metadata, self.settings, resources, validate_only=validate_only, scan=self.scans.pass_over(scan)
         )
+
+    def decide_create_acls(self, wanted: Sequence[Acl], *, rng: Rng) -> Decision[tuple[KafkaError | None, ...]]:
+        """Make access rules, each on its own; why each was not made, in the order of the request."""
+        return acls.decide_create_acls(self.metadata, wanted, there=self._acls, rng=rng)
+
+    def decide_remove_acls(self, acl_ids: Sequence[UUID]) -> Decision[None]:
+        """Take access rules back, by the ids of their records."""
+        return acls.decide_remove_acls(self.metadata, acl_ids)
 
     def decide_alter_client_quotas(
         self, entries: Sequence[QuotasToAlter], *, validate_only: bool = False

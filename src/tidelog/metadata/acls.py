@@ -67,6 +67,35 @@ class AclPermission(IntEnum):
     ALLOW = 3
 
 
+_OF_CONFIGS = frozenset((AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS))
+OPERATIONS_OF: dict[AclResourceType, frozenset[AclOperation]] = {
+    AclResourceType.TOPIC: _OF_CONFIGS
+    | {
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+    },
+    AclResourceType.GROUP: _OF_CONFIGS | {AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DELETE},
+    AclResourceType.CLUSTER: _OF_CONFIGS
+    | {
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.IDEMPOTENT_WRITE,
+    },
+    AclResourceType.TRANSACTIONAL_ID: frozenset(
+        (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.TWO_PHASE_COMMIT)
+    ),
+    AclResourceType.DELEGATION_TOKEN: frozenset((AclOperation.DESCRIBE,)),
+    AclResourceType.USER: frozenset((AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS)),
+}
+"""What can be done to a resource of each type. Kafka: `AclEntry.supportedOperations`."""
+
+
 class Acl(NamedTuple):
     """One rule, without its id.
 
@@ -82,3 +111,42 @@ class Acl(NamedTuple):
     host: str
     operation: AclOperation
     permission: AclPermission
+
+
+class AclFilter(NamedTuple):
+    """Which rules are meant. None, and ANY, match whatever there is.
+
+    Attributes:
+        resource_name: with the pattern type MATCH, all rules are meant that are about this name; else those of it.
+    """
+
+    resource_type: AclResourceType
+    resource_name: str | None
+    pattern_type: PatternType
+    principal: str | None
+    host: str | None
+    operation: AclOperation
+    permission: AclPermission
+
+    def matches(self, acl: Acl) -> bool:
+        """Kafka: `AclBindingFilter.matches`."""
+        return (
+            self.resource_type in (AclResourceType.ANY, acl.resource_type)
+            and self.operation in (AclOperation.ANY, acl.operation)
+            and self.permission in (AclPermission.ANY, acl.permission)
+            and (self.principal is None or self.principal == acl.principal)
+            and (self.host is None or self.host == acl.host)
+            and self._is_about(acl)
+        )
+
+    def _is_about(self, acl: Acl) -> bool:
+        name, kind = self.resource_name, self.pattern_type
+        if kind not in (PatternType.ANY, PatternType.MATCH, acl.pattern_type):
+            return False
+        if name is None or name == acl.resource_name:
+            return True
+        if kind is not PatternType.MATCH:
+            return False
+        if acl.pattern_type is PatternType.PREFIXED:
+            return name.startswith(acl.resource_name)
+        return acl.resource_name == WILDCARD

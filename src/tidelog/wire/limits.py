@@ -43,6 +43,7 @@ _OF_LITTLE = frozenset(
         ApiKey.ADD_RAFT_VOTER,
         ApiKey.REMOVE_RAFT_VOTER,
         ApiKey.UPDATE_RAFT_VOTER,
+        ApiKey.DESCRIBE_ACLS,
     }
 )
 

@@ -9,6 +9,7 @@ from typing import Literal, Unpack
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.base.losses import Loss, LossId
+from tidelog.client.admin.acl_admin import AclAdmin
 from tidelog.client.admin.async_admin import AsyncAdmin
 from tidelog.client.admin.cluster_descriptions import (
     ElectionType,
@@ -42,7 +43,7 @@ from tidelog.client.loop_thread import LoopThread
 from tidelog.client.options import AdminConfig, AdminOptions, parse_options
 
 
-class Admin(TransactionAdmin):
+class Admin(AclAdmin, TransactionAdmin):
     """Creates, deletes and describes what a cluster holds.
 
         with Admin("127.0.0.1:9092") as admin:

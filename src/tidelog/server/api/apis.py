@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tidelog.metadata.features import SHARE_VERSION, SUPPORTED_FEATURES
 from tidelog.server.api.division import (
     PRODUCED_MAX,
+    RECORDS_MAX,
     WRITES_MAX,
     Division,
     added_partitions,
@@ -192,6 +193,21 @@ APIS: dict[int, ServedApi] = {
         (BROKER,),
         are_denied=of_topics("topics", index="partition_index"),
         division=Division("topics", "topics", PARTITIONS),
+    ),
+    ApiKey.DESCRIBE_ACLS: ServedApi("api_29_describe_acls", (BROKER, CONTROLLER), refuse=at_top),
+    ApiKey.CREATE_ACLS: ServedApi(
+        "api_30_create_acls",
+        (BROKER, CONTROLLER),
+        is_forwarded=True,
+        are_denied=decided,
+        division=Division("creations", "results", weight_max=RECORDS_MAX, is_whole=True),
+    ),
+    ApiKey.DELETE_ACLS: ServedApi(
+        "api_31_delete_acls",
+        (BROKER, CONTROLLER),
+        is_forwarded=True,
+        are_denied=decided,
+        division=Division("filters", "filter_results", weight_max=WRITES_MAX, is_whole=True),
     ),
     ApiKey.DESCRIBE_CONFIGS: ServedApi(
         "api_32_describe_configs",
