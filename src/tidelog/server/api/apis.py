@@ -376,6 +376,9 @@ APIS: dict[int, ServedApi] = {
     ApiKey.REPORT_RESUMPTIONS: ServedApi("api_10005_report_resumptions", (BROKER,)),
 }
 
+OPEN_TO_ALL = frozenset((ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
+"""What anybody may ask before it is known who asks. `needs.py` says what all else needs."""
+
 READS = {key: served.refuse for key, served in APIS.items() if served.refuse is not None}
 DENIALS = {key: served.are_denied for key, served in APIS.items() if served.are_denied is not None}
 

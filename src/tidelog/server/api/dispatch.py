@@ -16,10 +16,11 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import MalformedMessageError, TooManyElementsError
-from tidelog.server.api.apis import APIS, is_served
+from tidelog.server.api.apis import APIS, OPEN_TO_ALL, is_served
 from tidelog.server.api.forwarding import forwarding
 from tidelog.server.api.long_requests import forget_lists, in_pieces, is_long, kept_bytes, let_go
 from tidelog.server.api.request_context import Handler, Phases, RequestContext
+from tidelog.server.api.rights import is_authorized
 from tidelog.server.api.tokens import TokenGate, read_elsewhere
 from tidelog.server.transport.listener_roles import CONTROLLER
 from tidelog.wire import RequestHeader, decode, decode_request_header, encode_response
@@ -248,6 +249,11 @@ class Dispatcher:
         handle = module.handle
         if self._listener_role != CONTROLLER and served.is_forwarded:
             handle = forwarding(known, handle, getattr(module, "refused", None))
+        if is_authorized(self._node) and key not in OPEN_TO_ALL:
+            from tidelog.server.api.authorization import guarded
+            from tidelog.server.api.needs import NEEDS
+
+            handle = guarded(known, handle, NEEDS[key])
         entry: _Entry = (known, known.response, handle, [None] * (known.max_version + 1))
         self._handlers[key] = entry
         return entry

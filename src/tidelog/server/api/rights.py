@@ -1,0 +1,85 @@
+"""What the requester of one request may do, by the rules that are in force while it is answered.
+
+Kafka: `AuthHelper`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.metadata.acls import CLUSTER_NAME, AclOperation, AclResourceType
+from tidelog.security.authorizer import AllowEverything
+
+if TYPE_CHECKING:
+    from tidelog.metadata import MetadataImage
+    from tidelog.server.api.ports import MetadataApi
+    from tidelog.server.api.request_context import RequestContext
+
+CODES = {
+    AclResourceType.TOPIC: Code.TOPIC_AUTHORIZATION_FAILED,
+    AclResourceType.GROUP: Code.GROUP_AUTHORIZATION_FAILED,
+    AclResourceType.CLUSTER: Code.CLUSTER_AUTHORIZATION_FAILED,
+    AclResourceType.TRANSACTIONAL_ID: Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+"""What a denial is answered with, by what it is about."""
+
+
+class Rights:
+    """Answers for one requester, on whatever thread it is asked.
+
+    Attributes:
+        image: the metadata that the request is looked at by: what it names by ids has these names.
+    """
+
+    __slots__ = ("_authorizer", "_requester", "image")
+
+    def __init__(self, node: MetadataApi, context: RequestContext) -> None:
+        self.image: MetadataImage = node.image
+        self._authorizer = node.authorizer
+        self._requester = context.requester
+
+    def may(self, operation: AclOperation, resource_type: AclResourceType, name: str = CLUSTER_NAME) -> bool:
+        """Whether the requester may do this to the resource of this name."""
+        return self._authorizer.authorize(self._requester, operation, resource_type, name)
+
+    def may_any(self, operation: AclOperation, resource_type: AclResourceType) -> bool:
+        """Whether there is a resource of this type that it may do this to."""
+        return self._authorizer.authorize_any(self._requester, operation, resource_type)
+
+    def on_cluster(self, *operations: AclOperation) -> bool:
+        """Whether it may do one of these to the cluster."""
+        return any(self.may(operation, AclResourceType.CLUSTER) for operation in operations)
+
+    def denial(
+        self, operation: AclOperation, resource_type: AclResourceType, name: str = CLUSTER_NAME, shown: object = None
+    ) -> KafkaError | None:
+        """Why the requester may not do this; None if it may.
+
+        Args:
+            shown: how the requester called it, if not by its name.
+        """
+        if self.may(operation, resource_type, name):
+            return None
+        return self.refusal((operation,), resource_type, name if shown is None else shown)
+
+    def cluster_denial(self, *operations: AclOperation) -> KafkaError | None:
+        """Why the requester may do none of these to the cluster; None if it may."""
+        return None if self.on_cluster(*operations) else self.refusal(operations, AclResourceType.CLUSTER)
+
+    def refusal(
+        self, operations: Iterable[AclOperation], resource_type: AclResourceType, shown: object = None
+    ) -> KafkaError:
+        """The error of a denial, which says what rule is missing."""
+        named = "the cluster"
+        if resource_type != AclResourceType.CLUSTER:
+            named = f"{resource_type.name.lower().replace('_', ' ')} {str(shown)!r}"
+        principal, host = self._requester.principal, self._requester.host
+        wanted = " or ".join(one.name for one in operations)
+        return refusal(CODES[resource_type], f"{principal} at {host} needs an ACL that allows {wanted} on {named}")
+
+
+def is_authorized(node: MetadataApi) -> bool:
+    """Whether requests are looked at by rules at all: `authorizer.class.name` names an authorizer."""
+    return not isinstance(node.authorizer, AllowEverything)

@@ -1,0 +1,547 @@
+"""What single APIs need beyond an operation on what they name.
+
+Kafka: `KafkaApis`, `ControllerApis`, `DescribeTopicPartitionsRequestHandler`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tidelog.base.errors import Code, KafkaError, MalformedMessageError
+from tidelog.base.ids import PartitionIndex, TopicId
+from tidelog.metadata import ResourceType
+from tidelog.metadata.acls import AclOperation, AclResourceType
+from tidelog.server.api.authorization import (
+    Answered,
+    Guard,
+    Rows,
+    Whole,
+    shown_as,
+    topic_of,
+)
+from tidelog.server.api.denied_answers import blank, denied_row, in_place, row_class
+from tidelog.server.api.division import Division, with_value
+from tidelog.server.api.rights import Rights
+from tidelog.wire.api import Api
+from tidelog.wire.messages.api_10_find_coordinator import KEY_TYPE_GROUP, KEY_TYPE_SHARE, KEY_TYPE_TRANSACTION
+from tidelog.wire.primitives import ZERO_UUID
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import ServerApi
+    from tidelog.server.api.request_context import Handler, RequestContext
+
+TOPIC, GROUP, CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
+TRANSACTIONAL_ID = AclResourceType.TRANSACTIONAL_ID
+
+NOT_ALL_TOPICS = "the group has topics that the requester may not describe"
+
+
+# Produce.
+
+_ATTRIBUTES_AT, _TRANSACTIONAL = 22, 0x10
+"""Of a batch: the lower byte of its attributes, and the bit that says that it is part of a transaction."""
+
+
+def _has_transactional_batch(request: Any) -> bool:
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is not None and len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & _TRANSACTIONAL:
+                return True
+    return False
+
+
+def _transactional_write(rights: Rights, request: Any, version: int) -> KafkaError | None:
+    if not _has_transactional_batch(request):
+        return None
+    transactional_id = request.transactional_id
+    if transactional_id is None:
+        return rights.refusal((AclOperation.WRITE,), TRANSACTIONAL_ID, "")
+    return rights.denial(AclOperation.WRITE, TRANSACTIONAL_ID, transactional_id)
+
+
+def _closing_where_unanswered(known: Api, handle: Handler) -> Handler:
+    """A producer with acks=0 learns by a close that something is denied: there is an answer where it waits for none."""
+
+    def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
+        is_awaited = bool(request.acks)
+        answer = handle(node, request, context)
+        if is_awaited:
+            return answer
+        return _check_later(answer) if isinstance(answer, Awaitable) else _checked(answer)
+
+    return serve
+
+
+async def _check_later(answer: Awaitable[Any]) -> None:
+    return _checked(await answer)
+
+
+def _checked(answer: Any) -> None:
+    if answer is not None:
+        raise MalformedMessageError(
+            "a produce request with acks=0 was denied, which only a close can tell its producer: an ACL that allows "
+            "WRITE on its topics, and on its transactional id, is needed"
+        )
+
+
+PRODUCE_UNANSWERED = Guard(_closing_where_unanswered)
+PRODUCE_TRANSACTIONAL = Whole(_transactional_write)
+
+
+# Metadata.
+
+NO_TOPICS_MEANS_ALL_BEFORE_VERSION = 1
+NAMELESS_SINCE_VERSION = 12
+
+
+def _metadata_denial(rights: Rights, request: Any, one: Any) -> KafkaError | None:
+    name = topic_of(rights, one)
+    if name is None or (one.name is None and one.topic_id == ZERO_UUID):
+        return None
+    error = rights.denial(AclOperation.DESCRIBE, TOPIC, name, shown_as(one))
+    if error is not None or one.topic_id != ZERO_UUID:
+        return error
+    if rights.image.topic(name) is not None or not request.allow_auto_topic_creation:
+        return None
+    if rights.on_cluster(AclOperation.CREATE):
+        return None
+    return rights.denial(AclOperation.CREATE, TOPIC, name)
+
+
+def _metadata_row(rights: Rights, cls: type[Any], one: Any, error: KafkaError, version: int) -> Any:
+    """Whoever names an id does not learn whether there is such a topic."""
+    if one.topic_id == ZERO_UUID:
+        return blank(cls, error_code=error.code, name=one.name)
+    no_name = None if version >= NAMELESS_SINCE_VERSION else ""
+    return blank(cls, error_code=Code.UNKNOWN_TOPIC_ID, topic_id=one.topic_id, name=no_name)
+
+
+def _metadata_of_all(rights: Rights, request: Any, answer: Any, version: int) -> None:
+    """Before version 1 no topics mean all."""
+    if request.topics is None or (not request.topics and version < NO_TOPICS_MEANS_ALL_BEFORE_VERSION):
+        answer.topics[:] = [one for one in answer.topics if rights.may(AclOperation.DESCRIBE, TOPIC, one.name)]
+
+
+METADATA_ROWS = Rows(_metadata_denial, deny=_metadata_row, runs_anyway=True)
+METADATA_OF_ALL = Answered(_metadata_of_all, "topics")
+
+
+# Topics made, and unmade.
+
+
+def _creation(rights: Rights, request: Any, one: Any) -> KafkaError | None:
+    if rights.on_cluster(AclOperation.CREATE):
+        return None
+    return rights.denial(AclOperation.CREATE, TOPIC, one.name)
+
+
+def _created_configs(rights: Rights, request: Any, answer: Any, version: int) -> None:
+    """Who may not describe the settings of a topic does not see what it was made with."""
+    for row in answer.topics:
+        if not row.error_code and not rights.may(AclOperation.DESCRIBE_CONFIGS, TOPIC, row.name):
+            row.topic_config_error_code = Code.TOPIC_AUTHORIZATION_FAILED
+            row.num_partitions = row.replication_factor = -1
+            row.configs = []
+
+
+def _deletion(rights: Rights, request: Any, one: Any) -> KafkaError | None:
+    name = topic_of(rights, one)
+    if name is None or rights.on_cluster(AclOperation.DELETE):
+        return None
+    return rights.denial(AclOperation.DELETE, TOPIC, name, shown_as(one))
+
+
+def _deletion_row(rights: Rights, cls: type[Any], one: Any, error: KafkaError, version: int) -> Any:
+    """Whoever names an id is told the name if it may describe the topic."""
+    if isinstance(one, str):
+        name: str | None = one
+    else:
+        found = topic_of(rights, one)
+        name = found if one.name is not None or (found and rights.may(AclOperation.DESCRIBE, TOPIC, found)) else None
+    topic_id = getattr(one, "topic_id", ZERO_UUID)
+    return blank(cls, name=name, topic_id=topic_id, error_code=error.code, error_message=str(error))
+
+
+CREATED_TOPICS = Rows(_creation)
+CREATED_CONFIGS = Answered(_created_configs, "topics")
+DELETED_TOPICS = Rows(_deletion, deny=_deletion_row)
+
+
+# DescribeTopicPartitions.
+
+
+def _describing_visible_topics(known: Api, handle: Handler) -> Handler:
+    """Of all topics, only those that the requester may describe count for a page, and for where the next one begins."""
+
+    async def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
+        limit = min(request.response_partition_limit, node.config.described_partitions_max)
+        if not request.topics and limit > 0:
+            visible = partial(_visible_topics, Rights(node, context), request, limit)
+            request = with_value(request, "topics", await node.executor.compute(visible))
+            if not request.topics:
+                return blank(known.response)
+        answer = handle(node, request, context)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    return serve
+
+
+def _visible_topics(rights: Rights, request: Any, partitions_max: int) -> list[Any]:
+    """The topics of one page, and one more, if there is one: the next page begins with it."""
+    from tidelog.wire.messages.api_75_describe_topic_partitions import TopicRequest
+
+    first, count = "" if request.cursor is None else request.cursor.topic_name, 0
+    topics = rights.image.topics_by_name
+    visible = []
+    for name in sorted(topics):
+        if name >= first and rights.may(AclOperation.DESCRIBE, TOPIC, name):
+            visible.append(TopicRequest(name=name))
+            if count >= partitions_max:
+                break
+            skipped = request.cursor.partition_index if request.cursor is not None and name == first else 0
+            count += max(len(topics[name].partitions) - skipped, 0)
+    return visible
+
+
+VISIBLE_TOPICS = Guard(_describing_visible_topics)
+
+
+# Settings.
+
+
+def _configs(operation: AclOperation) -> Rows:
+    kinds = {ResourceType.TOPIC: TOPIC, ResourceType.GROUP: GROUP}
+
+    def denial(rights: Rights, request: Any, one: Any) -> KafkaError | None:
+        kind = kinds.get(one.resource_type)
+        if kind is not None:
+            return rights.denial(operation, kind, one.resource_name)
+        if one.resource_type in set(ResourceType):
+            return rights.cluster_denial(operation)
+        return None  # the handler knows no such type
+
+    return Rows(denial)
+
+
+DESCRIBED_CONFIGS = _configs(AclOperation.DESCRIBE_CONFIGS)
+ALTERED_CONFIGS = _configs(AclOperation.ALTER_CONFIGS)
+
+
+# Coordinators.
+
+
+def _coordinator_denial(rights: Rights, key_type: int, key: str) -> KafkaError | None:
+    if key_type == KEY_TYPE_GROUP:
+        return rights.denial(AclOperation.DESCRIBE, GROUP, key)
+    if key_type == KEY_TYPE_TRANSACTION:
+        return rights.denial(AclOperation.DESCRIBE, TRANSACTIONAL_ID, key)
+    return rights.cluster_denial(AclOperation.CLUSTER_ACTION) if key_type == KEY_TYPE_SHARE else None
+
+
+SEVERAL_KEYS_FROM_VERSION = 4
+
+
+def _one_coordinator(rights: Rights, request: Any, version: int) -> KafkaError | None:
+    if version >= SEVERAL_KEYS_FROM_VERSION:
+        return None
+    return _coordinator_denial(rights, request.key_type, request.key)
+
+
+ONE_COORDINATOR = Whole(_one_coordinator)
+COORDINATORS = Rows(
+    lambda rights, request, one: _coordinator_denial(rights, request.key_type, one),
+    Division("coordinator_keys", "coordinators"),
+)
+
+
+# Groups.
+
+SEVERAL_GROUPS_FROM_VERSION = 8
+
+
+def _one_group(rights: Rights, request: Any, version: int) -> KafkaError | None:
+    if version >= SEVERAL_GROUPS_FROM_VERSION:
+        return None
+    return rights.denial(AclOperation.DESCRIBE, GROUP, request.group_id)
+
+
+OFFSETS_OF_ONE_GROUP = Whole(_one_group)
+
+
+class TopicsOfGroups:
+    """DESCRIBE on the topics that groups' offsets are asked of, or are told of where none is named.
+
+    Args:
+        topics: how they lie in what is asked of a group, and in what is told of it. A request without groups, and its
+            answer, are those of one.
+    """
+
+    def __init__(self, topics: Division) -> None:
+        self._topics = topics
+
+    def guarding(self, known: Api, handle: Handler) -> Handler:
+        def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
+            rights, version = Rights(node, context), context.api_version
+            if request.groups:
+                asked = list(request.groups)
+                of_group = row_class(known.response, "groups")
+            else:
+                asked, of_group = [request], known.response
+            denied = [self._denied(rights, one, of_group, version) for one in asked]
+            allowed = [self._allowed(one, rows) for one, rows in zip(asked, denied, strict=True)]
+            request = with_value(request, "groups", allowed) if request.groups else allowed[0]
+            answer = handle(node, request, context)
+            if isinstance(answer, Awaitable):
+                return self._complete_later(answer, rights, asked, denied)
+            return self._completed(answer, rights, asked, denied)
+
+        return serve
+
+    def _denied(self, rights: Rights, one: Any, of_group: type[Any], version: int) -> list[Any]:
+        """Of what is asked of a group, a row for each topic that is denied, and None for each that is not."""
+        cls = row_class(of_group, self._topics.answered)
+        inner, rows = self._topics, []
+        for topic in getattr(one, self._topics.listed) or ():
+            name = topic_of(rights, topic)
+            error = None if name is None else rights.denial(AclOperation.DESCRIBE, TOPIC, name, shown_as(topic))
+            rows.append(None if error is None else denied_row(inner, cls, topic, error, version))
+        return rows
+
+    def _allowed(self, one: Any, rows: list[Any]) -> Any:
+        listed = getattr(one, self._topics.listed)
+        if rows.count(None) == len(rows):
+            return one
+        allowed = [topic for topic, row in zip(listed, rows, strict=True) if row is None]
+        return with_value(one, self._topics.listed, allowed)
+
+    async def _complete_later(
+        self, answer: Awaitable[Any], rights: Rights, asked: list[Any], denied: list[list[Any]]
+    ) -> Any:
+        return self._completed(await answer, rights, asked, denied)
+
+    def _completed(self, answer: Any, rights: Rights, asked: list[Any], denied: list[list[Any]]) -> Any:
+        told = getattr(answer, "groups", None) or [answer]
+        for one, rows, group in zip(asked, denied, told, strict=True):
+            topics = getattr(group, self._topics.answered)
+            if getattr(one, self._topics.listed) is None:
+                topics[:] = [topic for topic in topics if rights.may(AclOperation.DESCRIBE, TOPIC, topic_of_row(topic))]
+            elif not group.error_code:
+                topics[:] = in_place(rows, topics)
+        return answer
+
+
+def topic_of_row(row: Any) -> str:
+    """The name of a topic that an answer tells of."""
+    name: str = row.topic_name if hasattr(row, "topic_name") else row.name
+    return name
+
+
+def _subscription(rights: Rights, request: Any, version: int) -> KafkaError | None:
+    for name in request.subscribed_topic_names or ():
+        error = rights.denial(AclOperation.DESCRIBE, TOPIC, name)
+        if error is not None:
+            return error
+    return None
+
+
+SUBSCRIPTION = Whole(_subscription, weigh=lambda request: len(request.subscribed_topic_names or ()))
+
+
+def _described_assignments(rights: Rights, request: Any, answer: Any, version: int) -> None:
+    """A group whose members read what the requester may not describe is not described."""
+    allowed: dict[str, bool] = {}
+
+    def may_describe(name: str) -> bool:
+        if name not in allowed:
+            allowed[name] = rights.may(AclOperation.DESCRIBE, TOPIC, name)
+        return allowed[name]
+
+    for group in answer.groups:
+        if not group.error_code and not all(map(may_describe, _assigned_topics(group.members))):
+            group.error_code, group.error_message = Code.TOPIC_AUTHORIZATION_FAILED, NOT_ALL_TOPICS
+            group.members = []
+
+
+def _assigned_topics(members: Iterable[Any]) -> Iterable[str]:
+    for member in members:
+        for assignment in (member.assignment, getattr(member, "target_assignment", None)):
+            if assignment is not None:
+                yield from (one.topic_name for one in assignment.topic_partitions)
+
+
+DESCRIBED_ASSIGNMENTS = Answered(_described_assignments, "groups")
+
+
+# Transactions.
+
+
+def _producer_id(rights: Rights, request: Any, version: int) -> KafkaError | None:
+    if request.transactional_id is not None:
+        return rights.denial(AclOperation.WRITE, TRANSACTIONAL_ID, request.transactional_id)
+    if rights.on_cluster(AclOperation.IDEMPOTENT_WRITE) or rights.may_any(AclOperation.WRITE, TOPIC):
+        return None
+    return rights.refusal((AclOperation.IDEMPOTENT_WRITE,), CLUSTER)
+
+
+PRODUCER_ID = Whole(_producer_id)
+
+LEADERS_FROM_VERSION = 4
+
+
+def _transaction(rights: Rights, request: Any, version: int) -> KafkaError | None:
+    """From version 4 on the leaders of partitions ask."""
+    if version >= LEADERS_FROM_VERSION:
+        return rights.cluster_denial(AclOperation.CLUSTER_ACTION)
+    return rights.denial(AclOperation.WRITE, TRANSACTIONAL_ID, request.v3_and_below_transactional_id)
+
+
+def _adding_all_or_none(known: Api, handle: Handler) -> Handler:
+    """Partitions join a transaction together: beside one that is denied, none is added."""
+
+    def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
+        if context.api_version >= LEADERS_FROM_VERSION:
+            return handle(node, request, context)
+        look = partial(_not_added, known, Rights(node, context), request)
+        if context.is_long:
+            return _add_later(node.executor.compute(look), node, request, context, handle)
+        return look() or handle(node, request, context)
+
+    return serve
+
+
+async def _add_later(
+    denied: Awaitable[Any], node: ServerApi, request: Any, context: RequestContext, handle: Handler
+) -> Any:
+    answer = await denied or handle(node, request, context)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _not_added(known: Api, rights: Rights, request: Any) -> Any:
+    """The answer to a request of which a topic is denied; None if none is."""
+    topics = request.v3_and_below_topics
+    denied = [not rights.may(AclOperation.WRITE, TOPIC, topic.name) for topic in topics]
+    if not any(denied):
+        return None
+    of_topic = row_class(known.response, "results_by_topic_v3_and_below")
+    of_partition = row_class(of_topic, "results_by_partition")
+    rows = [
+        of_topic(
+            name=topic.name,
+            results_by_partition=[
+                of_partition(
+                    partition_index=index,
+                    partition_error_code=_code_beside_denied(rights, topic.name, index, is_denied=is_denied),
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic, is_denied in zip(topics, denied, strict=True)
+    ]
+    return blank(known.response, results_by_topic_v3_and_below=rows)
+
+
+def _code_beside_denied(rights: Rights, topic: str, index: int, *, is_denied: bool) -> Code:
+    if is_denied:
+        return Code.TOPIC_AUTHORIZATION_FAILED
+    is_there = rights.image.partition(topic, PartitionIndex(index)) is not None
+    return Code.OPERATION_NOT_ATTEMPTED if is_there else Code.UNKNOWN_TOPIC_OR_PARTITION
+
+
+TRANSACTION = Whole(_transaction)
+ADDED_PARTITIONS = Guard(_adding_all_or_none)
+
+
+def _described_transactions(rights: Rights, request: Any, answer: Any, version: int) -> None:
+    for row in answer.transaction_states:
+        row.topics[:] = [one for one in row.topics if rights.may(AclOperation.DESCRIBE, TOPIC, one.topic)]
+
+
+DESCRIBED_TRANSACTIONS = Answered(_described_transactions, "transaction_states")
+
+
+# Log directories.
+
+
+def _moves(known: Api, handle: Handler) -> Handler:
+    """The answer to a request by directory is one by topic."""
+    topics = Division("topics", "results", Division("partitions", "partitions"))
+
+    def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
+        error = Rights(node, context).cluster_denial(AclOperation.ALTER)
+        if error is None:
+            return handle(node, request, context)
+        cls = row_class(known.response, topics.answered)
+
+        def denied() -> Any:
+            rows = [
+                denied_row(topics, cls, topic, error, context.api_version)
+                for directory in request.dirs
+                for topic in directory.topics
+            ]
+            return blank(known.response, results=rows)
+
+        return node.executor.compute(denied) if context.is_long else denied()
+
+    return serve
+
+
+MOVES = Guard(_moves)
+
+
+def _stops(known: Api, handle: Handler) -> Handler:
+    """Of what is denied each partition is told, however the version of the request lists it."""
+
+    def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
+        error = Rights(node, context).cluster_denial(AclOperation.CLUSTER_ACTION)
+        if error is None:
+            return handle(node, request, context)
+
+        def denied() -> Any:
+            from tidelog.server.api.handlers.api_05_stop_replica import orders_of
+
+            cls = row_class(known.response, "partition_errors")
+            places = [order.topic_partition for order in orders_of(request)]
+            rows = [blank(cls, topic_name=name, partition_index=index, error_code=error.code) for name, index in places]
+            return blank(known.response, error_code=error.code, partition_errors=rows)
+
+        return node.executor.compute(denied) if context.is_long else denied()
+
+    return serve
+
+
+STOPS = Guard(_stops)
+
+
+# Losses.
+
+
+def _lost_records(rights: Rights, request: Any, version: int) -> KafkaError | None:
+    found = rights.image.topic_by_id(TopicId(request.topic_id))
+    if found is None:
+        return None
+    return rights.denial(AclOperation.READ, TOPIC, found.name, request.topic_id)
+
+
+LOST_RECORDS = Whole(_lost_records)
+
+
+def _resumptions(known: Api, handle: Handler) -> Handler:
+    """Those of topics that the reader may not read are passed over, as those of topics that are not there."""
+
+    def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
+        rights = Rights(node, context)
+        if len(request.resumptions) <= RESUMPTIONS_LOOKED_AT_MAX:  # else it is refused
+            names = {one.topic_id: topic_of(rights, one) for one in request.resumptions}
+            allowed = {key for key, name in names.items() if name and rights.may(AclOperation.READ, TOPIC, name)}
+            kept = [one for one in request.resumptions if one.topic_id in allowed]
+            request = with_value(request, "resumptions", kept)
+        return handle(node, request, context)
+
+    return serve
+
+
+RESUMPTIONS_LOOKED_AT_MAX = 1_000
+RESUMPTIONS = Guard(_resumptions)
