@@ -20,6 +20,7 @@ from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, KafkaError
 from tidelog.io.executor import InlineExecutor
 from tidelog.metadata.image import MetadataImage, TopicImage
+from tidelog.security.authorizer import AllowEverything
 from tidelog.server.api.apis import APIS
 from tidelog.server.api.request_context import RequestContext
 from tidelog.wire import ApiKey, RequestHeader, api, decode, encode
@@ -66,6 +67,7 @@ class Session:
         image = MetadataImage({"t": topic}, {TOPIC_ID: topic}, features={"group.version": 1, "share.version": 1})
         self.led.one.coordinator.consumer_groups.on_metadata(image, 1, ())
         self.node: Any = SimpleNamespace(
+            authorizer=AllowEverything(),
             groups=SimpleNamespace(
                 submit=lambda _, tell: self.led.one.submit(tell), submit_all=lambda tell: [self.led.one.submit(tell)]
             ),

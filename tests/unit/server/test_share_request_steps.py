@@ -18,6 +18,7 @@ from tidelog.base.errors import Code
 from tidelog.coordinator.groups.share.describe_share_groups import viewed
 from tidelog.io.executor import ThreadExecutor
 from tidelog.metadata.image import MetadataImage
+from tidelog.security.authorizer import AllowEverything
 from tidelog.server.api import share_acknowledgements
 from tidelog.server.api.handlers import api_77_share_group_describe, api_78_share_fetch
 from tidelog.server.api.long_requests import in_pieces
@@ -60,7 +61,10 @@ def test_groups_with_many_topics_are_described_on_another_thread(
         view = viewed(world.share_group, None)
         groups = SimpleNamespace(submit=lambda *_: view)
         node: Any = SimpleNamespace(
-            image=MetadataImage(features={"share.version": 1}), executor=executor, groups=groups
+            authorizer=AllowEverything(),
+            image=MetadataImage(features={"share.version": 1}),
+            executor=executor,
+            groups=groups,
         )
         try:
             answer = api_77_share_group_describe.handle(node, ShareGroupDescribeRequest(group_ids=["g"]), context)

@@ -13,6 +13,7 @@ import pytest
 from support.clients.token_client import LATE, OneNode, codes_of, metadata, play, produce
 from tidelog.base.errors import Code, NetworkError
 from tidelog.base.ids import Offset
+from tidelog.security.authorizer import AllowEverything
 from tidelog.server.api.fetch_sessions import PARTITION_BYTES
 from tidelog.server.api.long_requests import kept_bytes
 from tidelog.server.api.tokens import LOOKED_AT_ONCE_MAX, TokenGate
@@ -208,7 +209,7 @@ def test_what_takes_long_to_look_at_is_looked_at_in_turns() -> None:
             yield False
         yield request
 
-    gate, known = TokenGate(SimpleNamespace(cluster_id="c")), api(ApiKey.FETCH)
+    gate, known = TokenGate(SimpleNamespace(cluster_id="c", authorizer=AllowEverything())), api(ApiKey.FETCH)
     gate._denials = {ApiKey.FETCH: are_denied}
     assert gate.must_wait(known, False, ConsistencyState("c", LATE)) is None
     assert looks <= LOOKED_AT_ONCE_MAX + 1

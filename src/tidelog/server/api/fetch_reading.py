@@ -21,6 +21,7 @@ from tidelog.replica import FollowerFetch
 from tidelog.server.api.fetch_sessions import INT32_MAX, FetchedPartition, FetchSession
 from tidelog.server.api.leader_hints import WRONG_LEADER, leader_of
 from tidelog.server.api.request_context import code_of
+from tidelog.server.api.rights import ReadableTopics
 from tidelog.server.broker.broker import Broker
 from tidelog.server.replication.partition import Partition
 from tidelog.wire.messages.api_01_fetch import (
@@ -52,6 +53,7 @@ class FetchReading:
         reads_from_followers: likewise.
         now_ms: the clock: a fetch of a follower that is read again proves once more what it has.
         fetched_bytes: counts what is answered, by topic; None where nobody counts.
+        readable: the topics that the reader may read; None for all. A follower was looked at before.
 
     Attributes:
         must_answer: something was found that the reader has to know at once.
@@ -71,6 +73,7 @@ class FetchReading:
         reads_from_followers: bool,
         now_ms: Callable[[], int],
         fetched_bytes: dict[Any, int] | None = None,
+        readable: ReadableTopics | None = None,
     ) -> None:
         self.must_answer = not session.partitions
         self.not_cached: list[NotCachedError] = []
@@ -92,6 +95,7 @@ class FetchReading:
         self._look_ups = 0
         self._throttle = broker.replication.leader_throttle
         self._fetched_bytes = fetched_bytes
+        self._readable = None if self._replica_id >= 0 else readable
         if self._replica_id >= 0:
             broker.replication.on_follower_fetched(BrokerId(self._replica_id), request.max_wait_ms)
 
@@ -159,6 +163,8 @@ class FetchReading:
         broker, wanted = self._broker, fetched.wanted
         partition = None
         try:
+            if self._readable is not None:
+                self._readable.check(fetched.topic_id if self._session.is_by_id else fetched.topic)
             if self._session.is_by_id:
                 partition = broker.partition_by_id(TopicId(fetched.topic_id), wanted.partition)
             else:

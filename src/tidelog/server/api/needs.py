@@ -30,6 +30,7 @@ from tidelog.server.api.special_needs import (
     DESCRIBED_ASSIGNMENTS,
     DESCRIBED_CONFIGS,
     DESCRIBED_TRANSACTIONS,
+    FETCH_BY_FOLLOWERS,
     LOST_RECORDS,
     METADATA_OF_ALL,
     METADATA_ROWS,
@@ -65,7 +66,7 @@ OF_SHARE_STATES = OF_NODES
 
 NEEDS: dict[int, Needs] = {
     ApiKey.PRODUCE: (PRODUCE_UNANSWERED, PRODUCE_TRANSACTIONAL, topic_rows(WRITE)),
-    ApiKey.FETCH: (AtControllers(cluster(CLUSTER_ACTION), InHandler("FetchReading")),),
+    ApiKey.FETCH: (AtControllers(cluster(CLUSTER_ACTION), FETCH_BY_FOLLOWERS), InHandler("FetchReading")),
     ApiKey.LIST_OFFSETS: (topic_rows(DESCRIBE),),
     ApiKey.METADATA: (METADATA_ROWS, METADATA_OF_ALL),
     ApiKey.STOP_REPLICA: (STOPS,),

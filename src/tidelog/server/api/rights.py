@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.base.ids import TopicId
 from tidelog.metadata.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from tidelog.security.authorizer import AllowEverything
 
@@ -78,6 +80,42 @@ class Rights:
         principal, host = self._requester.principal, self._requester.host
         wanted = " or ".join(one.name for one in operations)
         return refusal(CODES[resource_type], f"{principal} at {host} needs an ACL that allows {wanted} on {named}")
+
+
+class ReadableTopics:
+    """Which topics one requester may read, for as long as one request takes: each is asked about once."""
+
+    __slots__ = ("_denials", "_rights")
+
+    def __init__(self, rights: Rights) -> None:
+        self._rights = rights
+        self._denials: dict[str | UUID, KafkaError | None] = {}
+
+    def check(self, topic: str | UUID) -> None:
+        """Whoever names a topic is not told whether it is there. An id that there is not is nobody's to deny.
+
+        Raises:
+            KafkaError: TOPIC_AUTHORIZATION_FAILED.
+        """
+        denials = self._denials
+        if topic not in denials:
+            denials[topic] = self._denial(topic)
+        error = denials[topic]
+        if error is not None:
+            raise error
+
+    def _denial(self, topic: str | UUID) -> KafkaError | None:
+        if isinstance(topic, str):
+            return self._rights.denial(AclOperation.READ, AclResourceType.TOPIC, topic)
+        found = self._rights.image.topic_by_id(TopicId(topic))
+        return (
+            None if found is None else self._rights.denial(AclOperation.READ, AclResourceType.TOPIC, found.name, topic)
+        )
+
+
+def readable_topics(node: MetadataApi, context: RequestContext) -> ReadableTopics | None:
+    """What a request that fetches is held against; None where there is no authorizer."""
+    return ReadableTopics(Rights(node, context)) if is_authorized(node) else None
 
 
 def is_authorized(node: MetadataApi) -> bool:

@@ -17,6 +17,7 @@ from tidelog.metadata import MetadataImage
 from tidelog.metadata.features import SHARE_VERSION, SHARE_VERSION_SERVED
 from tidelog.server.api.leader_hints import WRONG_LEADER, leader_of
 from tidelog.server.api.request_context import code_of
+from tidelog.server.api.rights import ReadableTopics
 from tidelog.server.transport.turns import TURN_SIZE
 from tidelog.share import AcknowledgedRecords, check_acknowledged
 from tidelog.wire.messages.api_78_share_fetch import ShareAcknowledgementBatch, ShareFetchLeader
@@ -89,13 +90,23 @@ def _acknowledged(rows: list[ShareAcknowledgementBatch], *, may_renew: bool) -> 
 class Acknowledgements:
     """What one request acknowledges, partition by partition.
 
+    Args:
+        readable: the topics that the member may read; None for all.
+
     Attributes:
         errors: what became of each; None where it is kept.
         leaders: whom those are told of that asked the wrong broker.
     """
 
     def __init__(
-        self, fetching: ShareFetching, executor: Executor, group_id: str, member_id: str, *, is_renewing: bool
+        self,
+        fetching: ShareFetching,
+        executor: Executor,
+        group_id: str,
+        member_id: str,
+        *,
+        is_renewing: bool,
+        readable: ReadableTopics | None = None,
     ) -> None:
         self.errors: dict[PartitionId, tuple[Code, str | None]] = {}
         self.leaders: list[int] = []
@@ -104,6 +115,7 @@ class Acknowledgements:
         self._group_id = group_id
         self._member_id = member_id
         self._is_renewing = is_renewing
+        self._readable = readable
         self._waiting: dict[PartitionId, asyncio.Future[Code]] = {}
         self._count = 0
 
@@ -127,6 +139,8 @@ class Acknowledgements:
         try:
             if key in self.errors:
                 raise refusal(Code.INVALID_REQUEST, "the request names this partition more than once")
+            if self._readable is not None:
+                self._readable.check(topic_id)
             self.errors[key] = (Code.NONE, None)
             batches = await self._understood(one.acknowledgement_batches)
             self._waiting[key] = self._fetching.acknowledge(self._group_id, self._member_id, key, batches)

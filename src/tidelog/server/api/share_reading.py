@@ -16,6 +16,7 @@ from itertools import islice
 from tidelog.base.errors import Code, InvariantBrokenError, KafkaError, refusal
 from tidelog.base.ids import TopicId
 from tidelog.log import LogSlice, NotCachedError, without_waiting
+from tidelog.server.api.rights import ReadableTopics
 from tidelog.server.replication.partition import READ_UNCOMMITTED, Partition
 from tidelog.server.share_fetching.log_batches import LogBatches
 from tidelog.server.share_fetching.share_driver import ShareDriver
@@ -57,6 +58,7 @@ class ShareReading:
     Args:
         session: up to date with the request.
         size_bytes_max: `fetch.max.bytes`, whatever the request asks for.
+        readable: the topics that the member may read; None for all.
 
     Attributes:
         found: what the member is to be told, by partition.
@@ -65,13 +67,19 @@ class ShareReading:
     """
 
     def __init__(
-        self, fetching: ShareFetching, session: ShareSession, request: ShareFetchRequest, size_bytes_max: int
+        self,
+        fetching: ShareFetching,
+        session: ShareSession,
+        request: ShareFetchRequest,
+        size_bytes_max: int,
+        readable: ReadableTopics | None = None,
     ) -> None:
         self.found: dict[PartitionId, ReadForMember] = {}
         self.not_cached: list[NotCachedError] = []
         self.is_partway = False
         self._fetching = fetching
         self._session = session
+        self._readable = readable
         self._epoch = session.epoch
         self._left_bytes = min(request.max_bytes, size_bytes_max)
         self._left_records = request.max_records
@@ -129,6 +137,8 @@ class ShareReading:
 
     def _look_at(self, one: SharedPartition) -> None:
         fetching, session = self._fetching, self._session
+        if self._readable is not None:
+            self._readable.check(one.topic_id)
         partition = fetching.broker.partition_by_id(TopicId(one.topic_id), one.index)
         if one.driver is not None and one.driver.error is not None:
             ended, one.driver = one.driver, None

@@ -129,6 +129,47 @@ METADATA_ROWS = Rows(_metadata_denial, deny=_metadata_row, runs_anyway=True)
 METADATA_OF_ALL = Answered(_metadata_of_all, "topics")
 
 
+# Fetch.
+
+
+def _by_followers(known: Api, handle: Handler) -> Handler:
+    """Who says that it is a follower proves by a fetch what it has, so that is looked at before a session knows it."""
+
+    def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
+        state = request.replica_state
+        if (request.replica_id if state is None else state.replica_id) < 0:
+            return handle(node, request, context)
+        if Rights(node, context).on_cluster(AclOperation.CLUSTER_ACTION):
+            return handle(node, request, context)
+        denied = partial(_denied_fetch, known, request)
+        return node.executor.compute(denied) if context.is_long else denied()
+
+    return serve
+
+
+def _denied_fetch(known: Api, request: Any) -> Any:
+    """As Kafka has it: of each partition, and of the topic rather than of the cluster."""
+    of_topic = row_class(known.response, "responses")
+    of_partition = row_class(of_topic, "partitions")
+    code = Code.TOPIC_AUTHORIZATION_FAILED
+    rows = [
+        blank(
+            of_topic,
+            topic=topic.topic,
+            topic_id=topic.topic_id,
+            partitions=[
+                blank(of_partition, partition_index=one.partition, error_code=code, records=b"")
+                for one in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return blank(known.response, responses=rows)
+
+
+FETCH_BY_FOLLOWERS = Guard(_by_followers)
+
+
 # Topics made, and unmade.
 
 

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Executor
-from tidelog.server.api.apis import APIS, DENIALS, READS
+from tidelog.server.api.apis import APIS, DENIALS, OPEN_TO_ALL, READS, is_served
 from tidelog.server.api.long_requests import kept_bytes
+from tidelog.server.api.rights import is_authorized
 from tidelog.server.transport.listener_roles import BROKER
 from tidelog.server.transport.turns import in_turns
 from tidelog.wire import ConsistencyState, decode
@@ -65,6 +66,14 @@ class TokenGate:
             for key, are_denied in DENIALS.items()
             if APIS[key].module_at(listener_role) == APIS[key].module
         }
+        self._authorized = (
+            frozenset(
+                key
+                for key, served in APIS.items()
+                if is_served(served.roles, BROKER) and served.module_at(listener_role) == served.module
+            )
+            - OPEN_TO_ALL
+        )
         self.reached: ConsistencyState | None = None
 
     def is_reached(self, state: ConsistencyState) -> bool:
@@ -98,6 +107,8 @@ class TokenGate:
     def _are_denied(self, known: Api, request: Any, state: ConsistencyState) -> Iterable[bool]:
         if known.key in READS or state.cluster_id not in (None, self._node.cluster_id):
             return (True,)
+        if known.key in self._authorized and is_authorized(self._node):
+            return (True,)  # what allows it may be a rule that is not here yet
         are_denied = self._denials.get(known.key)
         return () if are_denied is None else are_denied(self._node, request)
 

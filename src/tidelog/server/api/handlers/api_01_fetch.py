@@ -8,7 +8,7 @@ too; whoever sends LastFetchedEpoch learns where its log diverged. A follower (`
 is read to up to the log end, and its fetch proves what it has if it is accepted. Consumers of version 11 and up are
 also answered by a follower, once it has reconciled with its leader; OFFSET_OUT_OF_RANGE of a follower means that the
 leader is to be asked, as in Kafka. The HighWatermark field (KIP-1166) is for the metadata quorum and means nothing
-here.
+here. A consumer needs READ on each topic when it is read, as the rules are then.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tidelog.server.api.fetch_sessions import PARTITION_BYTES, FetchSession, beg
 from tidelog.server.api.leader_hints import endpoints_of
 from tidelog.server.api.long_requests import forget_lists
 from tidelog.server.api.request_context import RequestContext, code_of
+from tidelog.server.api.rights import readable_topics
 from tidelog.server.api.told_readers import ReaderName
 from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse, NodeEndpoint
 
@@ -113,6 +114,7 @@ def _read(
         reads_from_followers=context.header.api_version >= FOLLOWERS_FROM_VERSION,
         now_ms=node.clock.now_ms,
         fetched_bytes=None if node.metrics is None else node.metrics.requests.fetched.of(reader),
+        readable=readable_topics(node, context),
     )
     has_ended = True
     try:

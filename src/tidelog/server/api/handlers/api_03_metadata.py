@@ -19,7 +19,7 @@ from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import TopicId
 from tidelog.metadata import MetadataImage, TopicImage
 from tidelog.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
-from tidelog.server.api.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from tidelog.server.api.authorized_operations import AuthorizedOperations
 from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_03_metadata import (
     MetadataRequest,
@@ -76,15 +76,15 @@ def _answer_where_it_fits(
     node: DataApi, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     """On another thread, if there is much to tell: as the image has it now, whatever comes meanwhile."""
-    image, described = node.image, 0
+    image, described, operations = node.image, 0, AuthorizedOperations(node, context)
     wants_all_topics = _wants_all_topics(request, context)
     for one in image.topics_by_name.values() if wants_all_topics else request.topics or ():
         topic = one if isinstance(one, TopicImage) else _found(image, one)
         described += 1 if topic is None else 1 + len(topic.partitions)
         if described > DESCRIBED_AT_ONCE_MAX:
             context.is_long, context.reflects = True, context.reflects or node.consistency_state
-            return node.executor.compute(partial(_answer, node, image, request, context))
-    return _answer(node, image, request, context)
+            return node.executor.compute(partial(_answer, node, image, request, context, operations))
+    return _answer(node, image, request, context, operations)
 
 
 def _wants_all_topics(request: MetadataRequest, context: RequestContext) -> bool:
@@ -99,7 +99,13 @@ def _found(image: MetadataImage, requested: MetadataRequestTopic) -> TopicImage 
     )
 
 
-def _answer(node: DataApi, image: MetadataImage, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+def _answer(
+    node: DataApi,
+    image: MetadataImage,
+    request: MetadataRequest,
+    context: RequestContext,
+    operations: AuthorizedOperations,
+) -> MetadataResponse:
     requested = request.topics
     if requested is None or _wants_all_topics(request, context):
         topics = [_topic(node, image, topic) for topic in image.topics_by_name.values()]
@@ -110,7 +116,7 @@ def _answer(node: DataApi, image: MetadataImage, request: MetadataRequest, conte
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code != Code.UNKNOWN_TOPIC_ID:
-                topic.topic_authorized_operations = TOPIC_OPERATIONS
+                topic.topic_authorized_operations = operations.on_topic(topic.name or "")
     brokers = []
     shown = [broker for broker in image.brokers.values() if not broker.is_fenced]
     for broker in shown or [one for one in image.brokers.values() if one.broker_id == node.config.node_id]:
@@ -120,7 +126,7 @@ def _answer(node: DataApi, image: MetadataImage, request: MetadataRequest, conte
     controller_id = -1 if node.controller_id is None else node.controller_id
     answer = MetadataResponse(brokers=brokers, cluster_id=node.cluster_id, controller_id=controller_id, topics=topics)
     if request.include_cluster_authorized_operations:
-        answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+        answer.cluster_authorized_operations = operations.on_cluster()
     return answer
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import KafkaError
-from tidelog.server.api.authorized_operations import authorize_groups
+from tidelog.server.api.authorized_operations import AuthorizedOperations
 from tidelog.server.api.group_answers import when_all_answered
 from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -27,7 +27,7 @@ def handle(
     def respond(answers: list[Any]) -> DescribeGroupsResponse:
         rows = [_row(group_id, answer) for group_id, answer in zip(names, answers, strict=True)]
         if request.include_authorized_operations:
-            authorize_groups(rows)
+            AuthorizedOperations(node, context).add_to_groups(rows)
         return DescribeGroupsResponse(groups=rows)
 
     return when_all_answered([_answer(node, context.api_version, name) for name in names], respond)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code
-from tidelog.server.api.authorized_operations import CLUSTER_OPERATIONS
+from tidelog.server.api.authorized_operations import AuthorizedOperations
 from tidelog.server.api.request_context import RequestContext
 from tidelog.server.transport.listener_roles import CONTROLLER
 from tidelog.wire.messages.api_60_describe_cluster import (
@@ -50,7 +50,7 @@ def handle(node: QuorumApi, request: DescribeClusterRequest, context: RequestCon
         endpoint_type=ours, cluster_id=node.cluster_id, controller_id=controller_id, brokers=nodes
     )
     if request.include_cluster_authorized_operations:
-        answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+        answer.cluster_authorized_operations = AuthorizedOperations(node, context).on_cluster()
     return answer
 
 

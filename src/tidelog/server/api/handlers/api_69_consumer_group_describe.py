@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError, refusal
-from tidelog.server.api.authorized_operations import authorize_groups
+from tidelog.server.api.authorized_operations import AuthorizedOperations
 from tidelog.server.api.group_answers import consumer_groups_refused, when_all_answered
 from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_69_consumer_group_describe import (
@@ -46,10 +46,12 @@ def _respond(
     context: RequestContext,
     answers: list[Any],
 ) -> ConsumerGroupDescribeResponse | Awaitable[ConsumerGroupDescribeResponse]:
+    operations = AuthorizedOperations(node, context)
+
     def described() -> ConsumerGroupDescribeResponse:
         rows = [_row(group_id, answer) for group_id, answer in zip(names, answers, strict=True)]
         if request.include_authorized_operations:
-            authorize_groups(rows)
+            operations.add_to_groups(rows)
         return ConsumerGroupDescribeResponse(groups=rows)
 
     count = sum(len(answer.subscriptions) for answer in answers if not isinstance(answer, KafkaError))

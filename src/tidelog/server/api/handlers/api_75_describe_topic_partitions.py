@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import Code
 from tidelog.metadata import MetadataImage, PartitionImage
 from tidelog.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
-from tidelog.server.api.authorized_operations import TOPIC_OPERATIONS
+from tidelog.server.api.authorized_operations import AuthorizedOperations
 from tidelog.server.api.request_context import RequestContext
 from tidelog.wire.messages.api_75_describe_topic_partitions import (
     Cursor,
@@ -33,17 +33,21 @@ async def handle(
     """On another thread: all the topics there are, or that a request names, are brought into order."""
     context.is_long, context.reflects = True, node.consistency_state
     partitions_max = min(request.response_partition_limit, node.config.described_partitions_max)
-    return await node.executor.compute(partial(_described, node.image, request, partitions_max))
+    operations = AuthorizedOperations(node, context)
+    return await node.executor.compute(partial(_described, node.image, request, partitions_max, operations))
 
 
 def _described(
-    image: MetadataImage, request: DescribeTopicPartitionsRequest, partitions_max: int
+    image: MetadataImage,
+    request: DescribeTopicPartitionsRequest,
+    partitions_max: int,
+    operations: AuthorizedOperations,
 ) -> DescribeTopicPartitionsResponse:
     cursor, left = request.cursor, partitions_max
     if left < 1 or (cursor is not None and cursor.partition_index < 0):
         # There is no field for it but those of the topics that were named.
         return DescribeTopicPartitionsResponse(
-            topics=[_refused(one.name, Code.INVALID_REQUEST) for one in request.topics]
+            topics=[_refused(one.name, Code.INVALID_REQUEST, operations) for one in request.topics]
         )
     names = sorted({one.name for one in request.topics} or image.topics_by_name)
     if cursor is not None:
@@ -56,7 +60,7 @@ def _described(
         if found is None:
             illegal = check_topic_name(name) is not None
             code = Code.INVALID_TOPIC_EXCEPTION if illegal else Code.UNKNOWN_TOPIC_OR_PARTITION
-            topics.append(_refused(name, code))
+            topics.append(_refused(name, code, operations))
             continue
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         end = min(first + left, len(found.partitions))
@@ -68,7 +72,7 @@ def _described(
                 topic_id=found.topic_id,
                 is_internal=name in INTERNAL_TOPICS,
                 partitions=rows,
-                topic_authorized_operations=TOPIC_OPERATIONS,
+                topic_authorized_operations=operations.on_topic(name),
             )
         )
         if end < len(found.partitions):
@@ -76,9 +80,9 @@ def _described(
     return DescribeTopicPartitionsResponse(topics=topics)
 
 
-def _refused(name: str, code: Code) -> DescribeTopicPartitionsResponseTopic:
+def _refused(name: str, code: Code, operations: AuthorizedOperations) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        name=name, error_code=code, topic_authorized_operations=TOPIC_OPERATIONS
+        name=name, error_code=code, topic_authorized_operations=operations.on_topic(name)
     )
 
 

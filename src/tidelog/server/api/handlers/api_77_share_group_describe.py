@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError, refusal
-from tidelog.server.api.authorized_operations import authorize_groups
+from tidelog.server.api.authorized_operations import AuthorizedOperations
 from tidelog.server.api.group_answers import when_all_answered
 from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.api.share_answers import share_groups_refused
@@ -43,10 +43,12 @@ def handle(
 def _respond(
     node: GroupsApi, names: list[str], request: ShareGroupDescribeRequest, context: RequestContext, answers: list[Any]
 ) -> ShareGroupDescribeResponse | Awaitable[ShareGroupDescribeResponse]:
+    operations = AuthorizedOperations(node, context)
+
     def described() -> ShareGroupDescribeResponse:
         rows = [_row(group_id, answer) for group_id, answer in zip(names, answers, strict=True)]
         if request.include_authorized_operations:
-            authorize_groups(rows)
+            operations.add_to_groups(rows)
         return ShareGroupDescribeResponse(groups=rows)
 
     weight = sum(answer.weight for answer in answers if not isinstance(answer, KafkaError))

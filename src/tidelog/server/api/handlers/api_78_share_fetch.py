@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.server.api.leader_hints import endpoints_of
 from tidelog.server.api.request_context import RequestContext, code_of
+from tidelog.server.api.rights import readable_topics
 from tidelog.server.api.share_acknowledgements import ROWS_MAX, Acknowledgements, check_served, leader_hint, portions
 from tidelog.server.api.share_reading import ReadForMember, ShareReading
 from tidelog.server.share_fetching.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, PartitionId, ShareSession
@@ -41,12 +42,15 @@ async def handle(node: ShareApi, request: ShareFetchRequest, context: RequestCon
         session = await _session(node, request, context, group_id, member_id)
     except KafkaError as error:
         return ShareFetchResponse(error_code=code_of(error, "ShareFetch"), error_message=str(error))
-    acknowledgements = Acknowledgements(fetching, node.executor, group_id, member_id, is_renewing=request.is_renew_ack)
+    readable = readable_topics(node, context)
+    acknowledgements = Acknowledgements(
+        fetching, node.executor, group_id, member_id, is_renewing=request.is_renew_ack, readable=readable
+    )
     if request.share_session_epoch != INITIAL_EPOCH:
         await acknowledgements.add(request.topics)
     found: dict[PartitionId, ReadForMember] = {}
     if request.share_session_epoch != FINAL_EPOCH and not request.is_renew_ack:
-        reading = ShareReading(fetching, session, request, node.config.fetch_size_bytes_max)
+        reading = ShareReading(fetching, session, request, node.config.fetch_size_bytes_max, readable)
         if not await _read(node, reading, session, request.max_wait_ms, context):
             message = "a later request of the session came"
             return ShareFetchResponse(error_code=Code.INVALID_SHARE_SESSION_EPOCH, error_message=message)

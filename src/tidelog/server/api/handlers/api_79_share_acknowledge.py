@@ -13,6 +13,7 @@ from uuid import UUID
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.server.api.leader_hints import endpoints_of
 from tidelog.server.api.request_context import RequestContext, code_of
+from tidelog.server.api.rights import readable_topics
 from tidelog.server.api.share_acknowledgements import ROWS_MAX, Acknowledgements, check_served
 from tidelog.server.share_fetching.share_sessions import FINAL_EPOCH, INITIAL_EPOCH
 from tidelog.server.transport.turns import in_turns
@@ -38,7 +39,10 @@ async def handle(node: ShareApi, request: ShareAcknowledgeRequest, context: Requ
     except KafkaError as error:
         return ShareAcknowledgeResponse(error_code=code_of(error, "ShareAcknowledge"), error_message=str(error))
     fetching.use_on(session, context.connection)
-    acknowledgements = Acknowledgements(fetching, node.executor, group_id, member_id, is_renewing=request.is_renew_ack)
+    readable = readable_topics(node, context)
+    acknowledgements = Acknowledgements(
+        fetching, node.executor, group_id, member_id, is_renewing=request.is_renew_ack, readable=readable
+    )
     await acknowledgements.add(request.topics)
     await acknowledgements.kept()
     if epoch == FINAL_EPOCH:
