@@ -5,21 +5,16 @@ Handlers are guarded_apis here, which answer each row that comes to them.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from support.clients.wire_samples import sample
-from support.fixtures.guarded_api import GuardedApi, codes_in
+from support.fixtures.guarded_api import NAMELESS_METADATA_FROM_VERSION, VERSIONS, GuardedApi, codes_in, request_of
 from support.fixtures.scripted_authorizer import Grant, ScriptedAuthorizer
 from tidelog.base.errors import Code
-from tidelog.metadata import ResourceType
 from tidelog.metadata.acls import AclOperation, AclResourceType
-from tidelog.server.api.apis import APIS, OPEN_TO_ALL
+from tidelog.server.api.apis import APIS
 from tidelog.server.api.needs import NEEDS
 from tidelog.server.api.rights import CODES
 from tidelog.wire.api import ApiKey, api
-from tidelog.wire.messages.api_10_find_coordinator import KEY_TYPE_GROUP
 
 READ, WRITE, DELETE = AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE
 ALTER, DESCRIBE, CLUSTER_ACTION = AclOperation.ALTER, AclOperation.DESCRIBE, AclOperation.CLUSTER_ACTION
@@ -123,12 +118,6 @@ DENIED_AS = {ApiKey.FETCH: Code.TOPIC_AUTHORIZATION_FAILED}
 """Where Kafka's code is not that of the resource."""
 
 DENIALS = set(CODES.values())
-VERSIONS = [
-    (ApiKey(key), version)
-    for key in NEEDS
-    if key in APIS
-    for version in range(api(key).min_version, api(key).max_version + 1)
-]
 IDS = [f"{key.name.lower()}-{version}" for key, version in VERSIONS]
 
 SHOWN = {
@@ -142,22 +131,6 @@ SHOWN = {
 SAYS_NOTHING = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
 """No place for an error, but beside directories."""
 ASKS_ITSELF = {ApiKey.DESCRIBE_CLUSTER}
-
-
-def request_of(key: ApiKey, version: int) -> Any:
-    request = sample(api(key).request, version)
-    for one in getattr(request, "resources", ()):
-        one.resource_type = ResourceType.TOPIC
-    if key == ApiKey.FIND_COORDINATOR:
-        request.key_type = KEY_TYPE_GROUP
-    if key == ApiKey.PRODUCE:
-        request.acks = -1
-    return request
-
-
-def test_every_api_says_what_it_needs() -> None:
-    assert not APIS.keys() - NEEDS.keys() - OPEN_TO_ALL
-    assert not NEEDS.keys() & OPEN_TO_ALL
 
 
 @pytest.mark.parametrize("is_long", [False, True])
@@ -175,7 +148,7 @@ def test_nothing_that_is_denied_comes_to_a_handler(key: ApiKey, version: int, is
         assert not guarded_api.requests
     found = set(codes_in(answer)) - {0}
     assert found or (key, version) in SAYS_NOTHING
-    if key == ApiKey.METADATA and version >= 10:
+    if key == ApiKey.METADATA and version >= NAMELESS_METADATA_FROM_VERSION:
         assert found == {Code.UNKNOWN_TOPIC_ID}
     else:
         assert found <= DENIALS
