@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.fixtures.guarded_api import NAMELESS_METADATA_FROM_VERSION, VERSIONS, GuardedApi, codes_in, request_of
+from support.fixtures.guarded_api import VERSIONS, GuardedApi, codes_in, request_of
 from support.fixtures.scripted_authorizer import Grant, ScriptedAuthorizer
 from tidelog.base.errors import Code
 from tidelog.metadata.acls import AclOperation, AclResourceType
@@ -148,10 +148,7 @@ def test_nothing_that_is_denied_comes_to_a_handler(key: ApiKey, version: int, is
         assert not guarded_api.requests
     found = set(codes_in(answer)) - {0}
     assert found or (key, version) in SAYS_NOTHING
-    if key == ApiKey.METADATA and version >= NAMELESS_METADATA_FROM_VERSION:
-        assert found == {Code.UNKNOWN_TOPIC_ID}
-    else:
-        assert found <= DENIALS
+    assert found <= DENIALS
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS, ids=IDS)
@@ -180,8 +177,6 @@ def test_all_that_it_needs_is_enough_and_less_is_not(key: ApiKey, missing: int) 
     if given == grants:
         assert guarded_api.requests == [request]
         assert not found
-    elif key == ApiKey.METADATA:
-        assert found == {Code.UNKNOWN_TOPIC_ID}
     else:
         assert found == {DENIED_AS.get(key, CODES[grants[missing][1]])}
 

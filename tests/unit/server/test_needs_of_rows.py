@@ -147,9 +147,9 @@ def test_who_names_an_id_is_not_told_the_name() -> None:
         for one in ids
     ]
     answer = api.ask(ApiKey.OFFSET_COMMIT, 10, OffsetCommitRequest(group_id="g", topics=topics))
-    assert [topic.topic_id for topic in api.requests[0].topics] == [MINE, UUID(int=99)]  # the handler knows no 99
+    assert [topic.topic_id for topic in api.requests[0].topics] == [MINE]
     assert [(row.topic_id, row.partitions[0].error_code) for row in answer.topics] == list(
-        zip(ids, [DENIED, 0, 0], strict=True)
+        zip(ids, [DENIED, 0, Code.UNKNOWN_TOPIC_ID], strict=True)
     )
 
 
@@ -221,14 +221,14 @@ def test_metadata_by_name_and_by_id() -> None:
     api = GuardedApi(ScriptedAuthorizer(*on(DESCRIBE, "mine")), TOPICS)
     request = metadata("theirs", "mine", "unheard-of", THEIRS, MINE, UUID(int=99))
     answer = api.ask(ApiKey.METADATA, 12, request)
-    assert [(one.name, one.topic_id.int) for one in api.requests[0].topics] == [("mine", 0), (None, 1), (None, 99)]
+    assert [(one.name, one.topic_id.int) for one in api.requests[0].topics] == [("mine", 0), (None, 1)]
     assert [(row.error_code, row.name, row.topic_id.int) for row in answer.topics] == [
         (DENIED, "theirs", 0),
         (0, "mine", 0),
         (DENIED, "unheard-of", 0),
-        (Code.UNKNOWN_TOPIC_ID, None, 2),
+        (DENIED, None, 2),
         (0, None, 1),
-        (0, None, 99),
+        (Code.UNKNOWN_TOPIC_ID, None, 99),
     ]
 
 
@@ -287,12 +287,13 @@ def test_who_may_not_describe_settings_does_not_see_those_of_what_it_made(sees: 
 
 
 def test_deletion_by_name_and_by_id() -> None:
-    api = GuardedApi(ScriptedAuthorizer(*on(DELETE, "mine"), *on(DESCRIBE, "ours")), TOPICS)
-    named = DeleteTopicsRequest(topic_names=["theirs", "mine", "unheard-of"], timeout_ms=1)
+    api = GuardedApi(ScriptedAuthorizer(*on(DELETE, "mine"), *on(DESCRIBE, "ours", "gone")), TOPICS)
+    named = DeleteTopicsRequest(topic_names=["theirs", "mine", "unheard-of", "gone"], timeout_ms=1)
     assert [(row.name, row.error_code) for row in api.ask(ApiKey.DELETE_TOPICS, 5, named).responses] == [
         ("theirs", DENIED),
         ("mine", 0),
         ("unheard-of", DENIED),
+        ("gone", Code.UNKNOWN_TOPIC_OR_PARTITION),
     ]
     topics = [DeleteTopicState(name=None, topic_id=UUID(int=number)) for number in (1, 2, 3, 99)]
     answer = api.ask(ApiKey.DELETE_TOPICS, 6, DeleteTopicsRequest(topics=topics, timeout_ms=1))
@@ -300,7 +301,7 @@ def test_deletion_by_name_and_by_id() -> None:
         (None, 1, 0),  # as the stub of a handler has it
         (None, 2, DENIED),
         ("ours", 3, DENIED),
-        (None, 99, 0),
+        (None, 99, Code.UNKNOWN_TOPIC_ID),
     ]
 
 

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from tidelog.base.errors import KafkaError
-from tidelog.base.ids import TopicId
 from tidelog.metadata.acls import AclOperation, AclResourceType
 from tidelog.server.api.apis import APIS
-from tidelog.server.api.denied_answers import blank, denied_answer, denied_row, in_place, row_class
+from tidelog.server.api.denied_answers import NAMES, blank, denied_answer, denied_row, in_place, row_class
 from tidelog.server.api.division import Division, with_value
 from tidelog.server.api.rights import Rights
 from tidelog.server.transport.listener_roles import CONTROLLER
@@ -233,39 +232,39 @@ class Rows(NamedTuple):
         return await asked.elsewhere(partial(self._joined, answer, asked, division, rows))
 
 
-def topic_of(rights: Rights, one: Any) -> str | None:
-    """The name of a topic that a request lists, by its name or its id; None for an id that there is not."""
+def topic_of(one: Any) -> str | UUID:
+    """What a request calls a topic that it lists: its name, or its id."""
     if isinstance(one, str):
         return one
     topic_id: UUID = getattr(one, "topic_id", ZERO_UUID)
     if topic_id != ZERO_UUID:
-        found = rights.image.topic_by_id(TopicId(topic_id))
-        return None if found is None else found.name
-    for field in ("name", "topic", "topic_name"):
+        return topic_id
+    for field in NAMES:
         if hasattr(one, field):
             name: str | None = getattr(one, field)
             return name or ""
-    return ""  # the id that stands for none
+    return topic_id
 
 
-def shown_as(one: Any) -> object:
-    """What the requester called a topic: whoever names an id does not learn the name."""
-    topic_id: UUID = getattr(one, "topic_id", ZERO_UUID)
-    return None if topic_id == ZERO_UUID else topic_id
+def topic_denial(rights: Rights, operation: AclOperation, one: Any) -> KafkaError | None:
+    """Why the requester may not do this to a topic that it lists. Whoever names an id does not learn the name."""
+    topic = topic_of(one)
+    if isinstance(topic, UUID):
+        return rights.denial_by_id(operation, topic)
+    return rights.denial(operation, AclResourceType.TOPIC, topic)
 
 
 def topic_rows(
     operation: AclOperation, *, division: Division | None = None, unless: AclOperation | None = None
 ) -> Rows:
-    """An operation on each topic that a request lists. An id that there is not is the handler's to refuse.
+    """An operation on each topic that a request lists.
 
     Args:
         unless: on the cluster, it makes up for it.
     """
 
     def denial(rights: Rights, request: Any, one: Any) -> KafkaError | None:
-        name = topic_of(rights, one)
-        error = None if name is None else rights.denial(operation, AclResourceType.TOPIC, name, shown_as(one))
+        error = topic_denial(rights, operation, one)
         return None if error is None or (unless is not None and rights.on_cluster(unless)) else error
 
     return Rows(denial, division)

@@ -66,6 +66,17 @@ class Rights:
             return None
         return self.refusal((operation,), resource_type, name if shown is None else shown)
 
+    def denial_by_id(self, operation: AclOperation, topic_id: UUID) -> KafkaError | None:
+        """As `denial`, of a topic that is called by its id.
+
+        Where there is none, that is the answer: by the time that a handler looks, or the controller that it asks, there
+        may be one, which nobody was asked about.
+        """
+        found = self.image.topic_by_id(TopicId(topic_id))
+        if found is None:
+            return refusal(Code.UNKNOWN_TOPIC_ID, f"there is no topic of the id {topic_id}")
+        return self.denial(operation, AclResourceType.TOPIC, found.name, topic_id)
+
     def cluster_denial(self, *operations: AclOperation) -> KafkaError | None:
         """Why the requester may do none of these to the cluster; None if it may."""
         return None if self.on_cluster(*operations) else self.refusal(operations, AclResourceType.CLUSTER)
@@ -92,10 +103,10 @@ class ReadableTopics:
         self._denials: dict[str | UUID, KafkaError | None] = {}
 
     def check(self, topic: str | UUID) -> None:
-        """Whoever names a topic is not told whether it is there. An id that there is not is nobody's to deny.
+        """Whoever names a topic is not told whether it is there.
 
         Raises:
-            KafkaError: TOPIC_AUTHORIZATION_FAILED.
+            KafkaError: TOPIC_AUTHORIZATION_FAILED. UNKNOWN_TOPIC_ID: it is not there, so nobody can tell.
         """
         denials = self._denials
         if topic not in denials:
@@ -107,10 +118,7 @@ class ReadableTopics:
     def _denial(self, topic: str | UUID) -> KafkaError | None:
         if isinstance(topic, str):
             return self._rights.denial(AclOperation.READ, AclResourceType.TOPIC, topic)
-        found = self._rights.image.topic_by_id(TopicId(topic))
-        return (
-            None if found is None else self._rights.denial(AclOperation.READ, AclResourceType.TOPIC, found.name, topic)
-        )
+        return self._rights.denial_by_id(AclOperation.READ, topic)
 
 
 def readable_topics(node: MetadataApi, context: RequestContext) -> ReadableTopics | None:

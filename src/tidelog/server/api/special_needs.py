@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
-from tidelog.base.errors import Code, KafkaError, MalformedMessageError
+from tidelog.base.errors import Code, KafkaError, MalformedMessageError, refusal
 from tidelog.base.ids import PartitionIndex, TopicId
 from tidelog.metadata import ResourceType
 from tidelog.metadata.acls import AclOperation, AclResourceType
@@ -18,7 +19,7 @@ from tidelog.server.api.authorization import (
     Guard,
     Rows,
     Whole,
-    shown_as,
+    topic_denial,
     topic_of,
 )
 from tidelog.server.api.denied_answers import blank, denied_row, in_place, row_class
@@ -98,25 +99,21 @@ NAMELESS_SINCE_VERSION = 12
 
 
 def _metadata_denial(rights: Rights, request: Any, one: Any) -> KafkaError | None:
-    name = topic_of(rights, one)
-    if name is None or (one.name is None and one.topic_id == ZERO_UUID):
-        return None
-    error = rights.denial(AclOperation.DESCRIBE, TOPIC, name, shown_as(one))
+    if one.name is None and one.topic_id == ZERO_UUID:
+        return None  # the handler says what is wrong with it
+    error = topic_denial(rights, AclOperation.DESCRIBE, one)
     if error is not None or one.topic_id != ZERO_UUID:
         return error
-    if rights.image.topic(name) is not None or not request.allow_auto_topic_creation:
+    if rights.image.topic(one.name) is not None or not request.allow_auto_topic_creation:
         return None
-    if rights.on_cluster(AclOperation.CREATE):
-        return None
-    return rights.denial(AclOperation.CREATE, TOPIC, name)
+    return None if rights.on_cluster(AclOperation.CREATE) else rights.denial(AclOperation.CREATE, TOPIC, one.name)
 
 
 def _metadata_row(rights: Rights, cls: type[Any], one: Any, error: KafkaError, version: int) -> Any:
-    """Whoever names an id does not learn whether there is such a topic."""
     if one.topic_id == ZERO_UUID:
         return blank(cls, error_code=error.code, name=one.name)
     no_name = None if version >= NAMELESS_SINCE_VERSION else ""
-    return blank(cls, error_code=Code.UNKNOWN_TOPIC_ID, topic_id=one.topic_id, name=no_name)
+    return blank(cls, error_code=error.code, topic_id=one.topic_id, name=no_name)
 
 
 def _metadata_of_all(rights: Rights, request: Any, answer: Any, version: int) -> None:
@@ -189,20 +186,23 @@ def _created_configs(rights: Rights, request: Any, answer: Any, version: int) ->
 
 
 def _deletion(rights: Rights, request: Any, one: Any) -> KafkaError | None:
-    name = topic_of(rights, one)
-    if name is None or rights.on_cluster(AclOperation.DELETE):
+    if rights.on_cluster(AclOperation.DELETE):
         return None
-    return rights.denial(AclOperation.DELETE, TOPIC, name, shown_as(one))
+    error, topic = topic_denial(rights, AclOperation.DELETE, one), topic_of(one)
+    if error is None or isinstance(topic, UUID) or rights.image.topic(topic) is not None:
+        return error
+    if not rights.may(AclOperation.DESCRIBE, TOPIC, topic):
+        return error
+    return refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
 
 
 def _deletion_row(rights: Rights, cls: type[Any], one: Any, error: KafkaError, version: int) -> Any:
     """Whoever names an id is told the name if it may describe the topic."""
-    if isinstance(one, str):
-        name: str | None = one
-    else:
-        found = topic_of(rights, one)
-        name = found if one.name is not None or (found and rights.may(AclOperation.DESCRIBE, TOPIC, found)) else None
-    topic_id = getattr(one, "topic_id", ZERO_UUID)
+    topic = topic_of(one)
+    name, topic_id = (None, topic) if isinstance(topic, UUID) else (topic, ZERO_UUID)
+    found = None if name is not None else rights.image.topic_by_id(TopicId(topic_id))
+    if found is not None and rights.may(AclOperation.DESCRIBE, TOPIC, found.name):
+        name = found.name
     return blank(cls, name=name, topic_id=topic_id, error_code=error.code, error_message=str(error))
 
 
@@ -346,8 +346,7 @@ class TopicsOfGroups:
         cls = row_class(of_group, self._topics.answered)
         inner, rows = self._topics, []
         for topic in getattr(one, self._topics.listed) or ():
-            name = topic_of(rights, topic)
-            error = None if name is None else rights.denial(AclOperation.DESCRIBE, TOPIC, name, shown_as(topic))
+            error = topic_denial(rights, AclOperation.DESCRIBE, topic)
             rows.append(None if error is None else denied_row(inner, cls, topic, error, version))
         return rows
 
@@ -560,10 +559,7 @@ STOPS = Guard(_stops)
 
 
 def _lost_records(rights: Rights, request: Any, version: int) -> KafkaError | None:
-    found = rights.image.topic_by_id(TopicId(request.topic_id))
-    if found is None:
-        return None
-    return rights.denial(AclOperation.READ, TOPIC, found.name, request.topic_id)
+    return rights.denial_by_id(AclOperation.READ, request.topic_id)
 
 
 LOST_RECORDS = Whole(_lost_records)
@@ -575,8 +571,8 @@ def _resumptions(known: Api, handle: Handler) -> Handler:
     def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
         rights = Rights(node, context)
         if len(request.resumptions) <= RESUMPTIONS_LOOKED_AT_MAX:  # else it is refused
-            names = {one.topic_id: topic_of(rights, one) for one in request.resumptions}
-            allowed = {key for key, name in names.items() if name and rights.may(AclOperation.READ, TOPIC, name)}
+            named = {one.topic_id for one in request.resumptions}
+            allowed = {one for one in named if rights.denial_by_id(AclOperation.READ, one) is None}
             kept = [one for one in request.resumptions if one.topic_id in allowed]
             request = with_value(request, "resumptions", kept)
         return handle(node, request, context)
