@@ -57,3 +57,13 @@ class AuthorizedKafka:
             "sasl_username": "broker",
             "sasl_password": PASSWORD,
         }
+
+    def tool_arguments(self, directory: Path) -> list[str]:
+        """What Kafka's tools are given that may do everything."""
+        properties = directory / "trusted.properties"
+        properties.write_text(
+            "security.protocol=SASL_PLAINTEXT\n"
+            "sasl.mechanism=PLAIN\n"
+            f'sasl.jaas.config={_LOGIN} username="broker" password="{PASSWORD}";\n'
+        )
+        return ["--bootstrap-server", f"127.0.0.1:{self.internal_port}", "--command-config", str(properties)]

@@ -17,6 +17,7 @@ SECONDS_MAX = 60.0
 RUNNER = Path(__file__).parent / "java" / "ToolRunner.java"
 
 TOOLS = {
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
     "kafka-configs": "kafka.admin.ConfigCommand",

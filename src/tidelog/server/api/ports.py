@@ -58,7 +58,7 @@ class MetadataApi(Protocol):
 
     @property
     def authorizer(self) -> Authorizer:
-        """By the rules of `image`."""
+        """By the rules of `image`. `AllowEverything`, or not, from before the first request on."""
         ...
 
     @property
