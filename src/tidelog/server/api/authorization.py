@@ -96,11 +96,13 @@ class Whole(NamedTuple):
     Attributes:
         denial: why nothing is allowed.
         in_rows: the rows of the answer say it too, where the answer as a whole does.
+        division: how the request lists, if not as `APIS` says.
         weigh: how much there is to be looked at; None where it is little.
     """
 
     denial: WholeDenial
     in_rows: bool = False
+    division: Division | None = None
     weigh: Callable[[Any], int] | None = None
 
     def guarding(self, known: Api, handle: Handler) -> Handler:
@@ -121,8 +123,8 @@ class Whole(NamedTuple):
         if error is None:
             return asked.handled()
         version = asked.context.api_version
-        in_rows, response = self.in_rows, asked.known.response
-        answer = partial(denied_answer, response, asked.division, asked.request, error, version, in_rows=in_rows)
+        in_rows, division, response = self.in_rows, self.division or asked.division, asked.known.response
+        answer = partial(denied_answer, response, division, asked.request, error, version, in_rows=in_rows)
         return asked.elsewhere(answer) if asked.context.is_long else answer()
 
 
@@ -135,9 +137,9 @@ def whole(operation: AclOperation, resource_type: AclResourceType, field: str) -
     return Whole(denial)
 
 
-def cluster(*operations: AclOperation, in_rows: bool = False) -> Whole:
+def cluster(*operations: AclOperation, in_rows: bool = False, division: Division | None = None) -> Whole:
     """One of these operations on the cluster."""
-    return Whole(lambda rights, request, version: rights.cluster_denial(*operations), in_rows)
+    return Whole(lambda rights, request, version: rights.cluster_denial(*operations), in_rows, division)
 
 
 # Its rows.

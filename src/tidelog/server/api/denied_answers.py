@@ -26,6 +26,7 @@ IDENTITY = frozenset(
         "partition_index",
         "partition",
         "index",
+        "entity",
     )
 )
 """What else a row of an answer has in common with what was listed."""

@@ -555,6 +555,31 @@ def _stops(known: Api, handle: Handler) -> Handler:
 STOPS = Guard(_stops)
 
 
+# Users.
+
+
+def _users(known: Api, handle: Handler) -> Handler:
+    """Each user has a row in the answer, however often the request names it."""
+
+    def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
+        error = Rights(node, context).cluster_denial(AclOperation.ALTER)
+        if error is None:
+            return handle(node, request, context)
+        cls = row_class(known.response, "results")
+
+        def denied() -> Any:
+            users = dict.fromkeys(one.name for one in (*request.deletions, *request.upsertions))
+            rows = [blank(cls, user=user, error_code=error.code, error_message=str(error)) for user in users]
+            return blank(known.response, results=rows)
+
+        return node.executor.compute(denied) if context.is_long else denied()
+
+    return serve
+
+
+USERS = Guard(_users)
+
+
 # Losses.
 
 

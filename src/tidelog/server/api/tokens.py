@@ -1,10 +1,10 @@
 """Consistency tokens (KIP-1243): no client is answered from metadata that is older than what it has seen.
 
 A token is the inclusive last offset of the metadata log that an answer reflects. A request that bears a later one than
-this broker has published waits for it, if `apis.py` says that it must, holding up its own connection and no
-other. The wait ends with the metadata, with `metadata.consistency.wait.ms.max`, with the client, or with this node; and
-who did not get there says STALE_METADATA, or hangs up where the answer has no place for that. It never answers from
-the past.
+this broker has published waits for it, if `apis.py` says that it must, or if an authorizer has to allow it, holding up
+its own connection and no other. The wait ends with the metadata, with `metadata.consistency.wait.ms.max`, with the
+client, or with this node; and who did not get there says STALE_METADATA, or hangs up where the answer has no place for
+that. It never answers from the past.
 """
 
 from __future__ import annotations
