@@ -22,6 +22,7 @@ from tidelog.metadata.records.cluster import (
 )
 from tidelog.metadata.records.codec import decode_record, encode_record
 from tidelog.metadata.records.controllers import RegisterControllerRecord
+from tidelog.metadata.records.scram_credentials import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
 __all__ = [
@@ -45,8 +46,10 @@ __all__ = [
     "RegisterControllerRecord",
     "RemoveAccessControlEntryRecord",
     "RemoveTopicRecord",
+    "RemoveUserScramCredentialRecord",
     "TopicRecord",
     "UnregisterBrokerRecord",
+    "UserScramCredentialRecord",
     "decode_record",
     "encode_record",
 ]
