@@ -28,6 +28,7 @@ from tidelog.controller import (
     pending_changes,
     producer_ids,
     reassignments,
+    scram_users,
 )
 from tidelog.controller import topics as topic_decisions
 from tidelog.controller.client_quotas import AlteredQuotas, QuotasToAlter
@@ -38,6 +39,7 @@ from tidelog.controller.leaders import ElectionType
 from tidelog.controller.losses import ToldLoss
 from tidelog.controller.lost_replicas import LostReplica, lost_replicas
 from tidelog.controller.partition_scan import PartitionScan, PartitionScans
+from tidelog.controller.scram_users import AlteredScramUser, ScramUserChange
 from tidelog.controller.sessions import BrokerSessions
 from tidelog.controller.unclean_elections import UncleanElection, unclean_election
 from tidelog.controller.values import (
@@ -329,6 +331,10 @@ class ControllerState:
     ) -> Decision[tuple[AlteredQuotas, ...]]:
         """Change quotas of clients, each entity on its own; results in the order of the request."""
         return client_quotas.decide_alter_client_quotas(self.metadata, entries, validate_only=validate_only)
+
+    def decide_alter_scram_users(self, changes: Sequence[ScramUserChange]) -> Decision[tuple[AlteredScramUser, ...]]:
+        """Set and remove passwords, each user on its own; results in the order in which users are first named."""
+        return scram_users.decide_alter_scram_users(self.metadata, changes)
 
     def decide_update_features(
         self,

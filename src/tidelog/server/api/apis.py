@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tidelog.metadata.features import SHARE_VERSION, SUPPORTED_FEATURES
 from tidelog.server.api.division import (
     PRODUCED_MAX,
+    RECORDS_MAX,
     WRITES_MAX,
     Division,
     added_partitions,
@@ -254,6 +255,21 @@ APIS: dict[int, ServedApi] = {
         "api_34_alter_replica_log_dirs", (BROKER,), are_denied=names_unknown(moved)
     ),
     ApiKey.DESCRIBE_LOG_DIRS: ServedApi("api_35_describe_log_dirs", (BROKER,), refuse=in_log_dirs),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ServedApi(
+        "api_50_describe_user_scram_credentials",
+        (BROKER, CONTROLLER),
+        refuse=at_top,
+        division=Division("users", "results", is_whole=True),
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ServedApi(
+        "api_51_alter_user_scram_credentials",
+        (BROKER, CONTROLLER),
+        is_forwarded=True,
+        are_denied=decided,
+        division=Division(
+            "upsertions", "results", weight_max=RECORDS_MAX, is_order=True, is_whole=True, counted_with="deletions"
+        ),
+    ),
     ApiKey.VOTE: ServedApi("api_52_vote", (CONTROLLER,)),
     ApiKey.BEGIN_QUORUM_EPOCH: ServedApi("api_53_begin_quorum_epoch", (CONTROLLER,)),
     ApiKey.END_QUORUM_EPOCH: ServedApi("api_54_end_quorum_epoch", (CONTROLLER,)),
