@@ -60,6 +60,8 @@ RECORD_TYPES: tuple[type[Any], ...] = (
     UserScramCredentialRecord,
     RemoveUserScramCredentialRecord,
 )
+SECRET_RECORDS = (UserScramCredentialRecord,)
+"""Whose bytes are not to be shown to anybody. As text they do not show what is secret."""
 _BY_KEY = {layout_of(cls).api_key: cls for cls in RECORD_TYPES}
 
 
