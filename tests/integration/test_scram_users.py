@@ -8,11 +8,16 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism
+from confluent_kafka.admin import UserScramCredentialDeletion as UserScramCredentialDeletionOfLibrdkafka
+from confluent_kafka.admin import UserScramCredentialUpsertion as UserScramCredentialUpsertionOfLibrdkafka
 
 from support.clients.wire_client import WireClient
 from support.nodes.cli import rows, tidelog
 from support.nodes.node import NodeProcess
-from tidelog.base.errors import Code
+from tidelog import Admin
+from tidelog.base.errors import Code, KafkaError
+from tidelog.client.admin.user_descriptions import UserScramCredentialDeletion, UserScramCredentialUpsertion
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_50_describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -116,3 +121,59 @@ def test_users_outlast_a_kill_and_no_output_shows_what_is_kept_of_their_password
         forms = secret.hex(), base64.b64encode(secret).decode(), json.dumps(secret.decode(errors="replace"))[1:-1]
         assert not any(form in dumped for form in forms)
     assert all(row["value"] is None for row in rows(dumped) if "Scram" in row.get("metadata", ""))
+
+
+def test_a_command_for_each(node: NodeProcess) -> None:
+    def listed(*users: str) -> list[tuple[str, str, int]]:
+        printed = rows(tidelog(node, "users", "list", *users, "-o", "json"))
+        return [(row["user"], row["mechanism"], row["iterations"]) for row in printed]
+
+    before = listed()
+    both = ("--mechanism", "SCRAM-SHA-256", "--mechanism", "SCRAM-SHA-512")
+    tidelog(node, "users", "add", "erin", *both, stdin="first\n")
+    assert listed("erin") == [("erin", "SCRAM-SHA-256", 4096), ("erin", "SCRAM-SHA-512", 4096)]
+    assert "has a password for SCRAM-SHA-512 already" in tidelog(
+        node, "users", "add", "erin", "-m", "SCRAM-SHA-512", stdin="x\n", status=2
+    )
+    tidelog(node, "users", "password", "erin", "--iterations", "8192", "--password-file", "-", stdin="second\n")
+    assert {count for _, _, count in listed("erin")} == {8192}
+    tidelog(node, "users", "remove", "erin", "-m", "SCRAM-SHA-512")
+    assert listed("erin") == [("erin", "SCRAM-SHA-256", 8192)]
+    tidelog(node, "users", "remove", "erin")
+    assert listed() == before
+    assert "'erin' has no password" in tidelog(node, "users", "password", "erin", stdin="x\n", status=2)
+    assert "'erin' has no SCRAM credential" in tidelog(node, "users", "list", "erin", status=1)
+
+
+def test_a_client_tells_and_changes(node: NodeProcess) -> None:
+    with Admin(node.bootstrap) as admin:
+        given = UserScramCredentialUpsertion("frank", "secret", "SCRAM-SHA-512", 5000)
+        assert "secret" not in repr(given)
+        admin.alter_user_scram_credentials([given])
+        assert admin.describe_user_scram_credentials(["frank"]) == {"frank": {"SCRAM-SHA-512": 5000}}
+        too_few = UserScramCredentialUpsertion("grace", "secret", iterations=5)
+        gone = UserScramCredentialDeletion("frank", "SCRAM-SHA-512")
+        with pytest.raises(KafkaError, match="user 'grace': 5 iterations") as caught:
+            admin.alter_user_scram_credentials([too_few, gone])
+        assert caught.value.code == Code.UNACCEPTABLE_CREDENTIAL
+        with pytest.raises(KafkaError, match="RESOURCE_NOT_FOUND"):
+            admin.describe_user_scram_credentials(["frank"])
+        with pytest.raises(ValueError, match="no mechanism of SCRAM"):
+            admin.alter_user_scram_credentials([UserScramCredentialDeletion("a", "PLAIN")])  # type: ignore[arg-type]
+
+
+def test_librdkafka_sets_and_removes_users(node: NodeProcess) -> None:
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 10_000)
+    for future in admin.alter_user_scram_credentials(
+        [UserScramCredentialUpsertionOfLibrdkafka("heidi", info, b"secret", b"a salt")]
+    ).values():
+        future.result(10)
+    asked = admin.describe_user_scram_credentials(["heidi"])
+    assert isinstance(asked, dict)
+    found = asked["heidi"].result(10)
+    assert [one.iterations for one in found.scram_credential_infos] == [10_000]
+    gone = admin.alter_user_scram_credentials(
+        [UserScramCredentialDeletionOfLibrdkafka("heidi", ScramMechanism.SCRAM_SHA_256)]
+    )
+    gone["heidi"].result(10)

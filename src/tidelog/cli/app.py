@@ -46,6 +46,12 @@ COMMANDS: dict[str, str | dict[str, str]] = {
         "describe": "tidelog.cli.configs:DescribeConfigs",
         "alter": "tidelog.cli.configs:AlterConfigs",
     },
+    "users": {
+        "list": "tidelog.cli.users:ListUsers",
+        "add": "tidelog.cli.users:AddUser",
+        "password": "tidelog.cli.users:ChangePassword",
+        "remove": "tidelog.cli.users:RemoveUser",
+    },
     "elect": "tidelog.cli.elect:ElectLeaders",
     "reassign": {
         "plan": "tidelog.cli.reassign:PlanReassignment",
@@ -94,6 +100,7 @@ GROUP_HELP = {
     "losses": "See which records the cluster has lost, or may have, and who may still hold them.",
     "transactions": "See which transactions are open, and abort those that hang.",
     "configs": "See and change the settings of topics and brokers.",
+    "users": "See and change who connects with a SCRAM password.",
     "reassign": "Move partitions to other brokers.",
     "cluster": "See the brokers, and forget one that is gone.",
     "quorum": "See who keeps the metadata, and change who votes.",

@@ -103,7 +103,7 @@ def _alter(metadata: MetadataView, changes: Sequence[ScramUserChange]) -> list[o
                 Code.DUPLICATE_RESOURCE, f"the request names the credential of user {change.user!r} more than once"
             )
         if change.password is not None:
-            credentials[user] = _credential(mechanism, change.password)
+            credentials[user] = kept_of(mechanism, change.password)
         elif user in metadata.scram_credentials:
             credentials[user] = None
         else:
@@ -123,7 +123,8 @@ def _checked_mechanism(change: ScramUserChange) -> str:
     return mechanism
 
 
-def _credential(mechanism: str, password: SaltedPassword) -> ScramCredential:
+def kept_of(mechanism: str, password: SaltedPassword) -> ScramCredential:
+    """What to keep of a password. Raises KafkaError: UNACCEPTABLE_CREDENTIAL."""
     hash_name = HASHES[mechanism]
     if not KEPT_ITERATIONS_MIN <= password.iterations <= KEPT_ITERATIONS_MAX:
         raise refusal(

@@ -5,7 +5,7 @@ Kafka: `QuorumController`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
@@ -53,6 +53,7 @@ from tidelog.controller.values import (
     DeletedTopic,
     ElectedLeader,
     FeatureToUpdate,
+    FirstMetadata,
     GrownTopic,
     Heartbeat,
     HeartbeatReply,
@@ -133,9 +134,9 @@ class ControllerState:
         elections = before.unclean_elections
         self.unclean_elections = None if elections is None else [*elections, *(self.unclean_elections or ())]
 
-    def decide_bootstrap(self, levels: Mapping[str, int] | None = None) -> Decision[None]:
+    def decide_bootstrap(self, first: FirstMetadata | None = None) -> Decision[None]:
         """What a controller that becomes active adds to the metadata, where that does not say it yet."""
-        return features.decide_bootstrap(self.metadata, self.settings, levels)
+        return features.decide_bootstrap(self.metadata, self.settings, first)
 
     def decide_register_broker(
         self,

@@ -516,7 +516,7 @@ class Node:
         """Make what takes part in the cluster, of what is on disk. Raises TidelogError: the files cannot be read."""
         config, node_id = self.config, self.config.node_id
         opened = await self._executor.run(self.files.open_metadata_log)
-        first_levels = await self._executor.run(self.files.metadata.read_bootstrap_levels)
+        first_metadata = await self._executor.run(self.files.metadata.read_first_metadata)
         told = [self.listeners.advertised(one.name) for one in config.controller_listeners]
         quorum = MetadataQuorum(
             node_id,
@@ -531,7 +531,7 @@ class Node:
                 on_committed=self.broker.on_committed,
                 clock=self.clock,
                 listeners=(self.broker_watch, self.replica_stops, self.controller_registrations),
-                first_levels=first_levels,
+                first_metadata=first_metadata,
             ),
             network=self.networks.to_controllers,
             clock=self.clock,

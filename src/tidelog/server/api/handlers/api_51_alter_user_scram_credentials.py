@@ -45,8 +45,8 @@ def refused(
     request: AlterUserScramCredentialsRequest, context: RequestContext, error: KafkaError
 ) -> AlterUserScramCredentialsResponse:
     """The answer where nothing could be decided."""
-    named = dict.fromkeys(one.name for one in (*request.deletions, *request.upsertions))
-    return AlterUserScramCredentialsResponse(results=_all_refused(list(named), error))
+    named = [gone.name for gone in request.deletions] + [changed.name for changed in request.upsertions]
+    return AlterUserScramCredentialsResponse(results=_all_refused(list(dict.fromkeys(named)), error))
 
 
 async def _decide(node: ControllerApi, changes: list[ScramUserChange]) -> list[AlterUserScramCredentialsResult]:
