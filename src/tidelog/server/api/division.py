@@ -195,6 +195,10 @@ def ordered_partitions(topic: Any) -> int:
     return count  # of which few are new, mostly; nobody knows here
 
 
+def ordered_quotas(entry: Any) -> int:
+    return 1 + len(entry.entity) + len(entry.ops)
+
+
 def added_partitions(transaction: Any) -> int:
     return 1 + sum(map(len, (topic.partitions for topic in transaction.topics)))
 
