@@ -27,6 +27,7 @@ from tidelog.server.api.fetch_sessions import FetchSessions
 from tidelog.server.api.told_readers import ToldReaders
 from tidelog.server.broker.broker import Broker
 from tidelog.server.broker.cleaner import Cleaner
+from tidelog.server.broker.client_quotas import ClientQuotasInForce
 from tidelog.server.broker.dynamic_configs import DynamicConfigs, PartitionSettings
 from tidelog.server.broker.log_maintenance import LogMaintenance
 from tidelog.server.cluster_member import ClusterMember
@@ -44,6 +45,8 @@ from tidelog.server.membership.replica_stops import ReplicaStops
 from tidelog.server.quorum.controller import Controller
 from tidelog.server.quorum.metadata_quorum import MetadataQuorum
 from tidelog.server.quorum.voter_requests import VoterRequests
+from tidelog.server.quotas.client_quotas import ClientQuotas
+from tidelog.server.quotas.rates import windows_of
 from tidelog.server.replication.replication import Replication
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.controller_settings import controller_settings
@@ -106,7 +109,9 @@ class Node:
         self.rng = rng
         self.tasks = Tasks("node")
         self._upkeep = self.tasks.branch("upkeep", lambda error: self._fail(f"its upkeep ended: {error}"))
-        self.connections = Connections(ConnectionLimits.of(BrokerSettings.of(config.static), network.file_limit()))
+        settings = BrokerSettings.of(config.static)
+        self.client_quotas = ClientQuotas(clock.now_ms, *windows_of(settings))
+        self.connections = Connections(ConnectionLimits.of(settings, network.file_limit()), self.client_quotas)
         self.files = LogFiles(
             config,
             disk=disk,
@@ -140,6 +145,7 @@ class Node:
         )
         self._dynamic_configs = DynamicConfigs(config.static, config.node_id)
         self.broker.add_listener(self._dynamic_configs)
+        self.broker.add_listener(ClientQuotasInForce(self.client_quotas))
         coordinator_node = CoordinatorNode(self.broker, config.static, clock, executor, rng, self.create_topics)
         self.share_states = ShareCoordinators(coordinator_node, log_starts=self.files.served)
         self.share_persister = SharePersister(self.broker, self.share_states, rng)
@@ -478,7 +484,8 @@ class Node:
 
     def _new_dispatcher(self, role: str) -> Dispatcher:
         requests = None if self.metrics is None else self.metrics.requests
-        return Dispatcher(self, role, requests, self._slow_requests)
+        quotas = self.client_quotas if role == BROKER else None
+        return Dispatcher(self, role, requests, self._slow_requests, quotas)
 
     def _share_state_keeper(self) -> KeepsShareStates:
         """How the leaders of share partitions reach share coordinators."""

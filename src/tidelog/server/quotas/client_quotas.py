@@ -28,7 +28,7 @@ from tidelog.metadata.client_quotas import (
     QuotaEntity,
     canonical_name,
 )
-from tidelog.server.quotas.rates import RateMeter, TokenBucket, Windows
+from tidelog.server.quotas.rates import DEFAULT_WINDOWS, RateMeter, TokenBucket, Windows
 
 K = TypeVar("K")
 
@@ -60,16 +60,23 @@ class ClientQuotas:
 
     Args:
         now_ms: the clock, monotonic.
+        windows: how long what was done counts.
+        mutation_windows: for how long partitions that are not made or deleted are saved up.
 
     Attributes:
         is_set: whether there is any for users or client ids: else nothing needs to be asked, nor charged.
         are_connections_limited: whether there is any for addresses.
     """
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        now_ms: Callable[[], int],
+        windows: Windows = DEFAULT_WINDOWS,
+        mutation_windows: Windows = DEFAULT_WINDOWS,
+    ) -> None:
         self._now_ms = now_ms
-        self._windows = Windows(11, 1_000)
-        self._mutation_windows = Windows(11, 1_000)
+        self._windows = windows
+        self._mutation_windows = mutation_windows
         self._limits: dict[str, dict[tuple[str | None, str | None], float]] = {}
         self._ip_limits: dict[str | None, float] = {}
         self._meters: dict[str, dict[tuple[str, str], RateMeter]] = {}
@@ -77,11 +84,6 @@ class ClientQuotas:
         self._connections: dict[str, RateMeter] = {}
         self.is_set = False
         self.are_connections_limited = False
-
-    def set_windows(self, windows: Windows, of_mutations: Windows) -> None:
-        """How long what was done counts."""
-        self._windows = windows
-        self._mutation_windows = of_mutations
 
     def set_quotas(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """These are set from now on. What was done before counts for them."""

@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from tidelog.metadata.configs import BrokerSettings
+from tidelog.metadata.configs import quotas as keys
+
 
 class Windows(NamedTuple):
     """How long what was done counts: `quota.window.num` windows of `quota.window.size.seconds`."""
@@ -24,6 +27,19 @@ class Windows(NamedTuple):
     @property
     def span_ms(self) -> int:
         return self.number * self.size_ms
+
+
+DEFAULT_WINDOWS = Windows(11, 1_000)
+
+
+def windows_of(settings: BrokerSettings) -> tuple[Windows, Windows]:
+    """Those of a node: for what clients send and are sent, and for partitions that they make and delete."""
+    return (
+        Windows(settings[keys.QUOTA_WINDOW_NUM], settings[keys.QUOTA_WINDOW_SIZE_SECONDS] * 1_000),
+        Windows(
+            settings[keys.CONTROLLER_QUOTA_WINDOW_NUM], settings[keys.CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * 1_000
+        ),
+    )
 
 
 class RateMeter:
