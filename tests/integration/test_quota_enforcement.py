@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
 
 from support.clients.wire_client import WireClient, batch_of
 from support.nodes.node import NodeProcess, StartNode
 from tidelog import Admin, NewTopic
+from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,
@@ -20,6 +22,13 @@ from tidelog.wire.messages.api_00_produce import (
 )
 from tidelog.wire.messages.api_01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataResponse
+from tidelog.wire.messages.api_19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from tidelog.wire.messages.api_37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from tidelog.wire.messages.api_49_alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -35,7 +44,9 @@ MANY = 50 << 20
 
 @pytest.fixture(scope="module")
 def limited_node(start_node: StartNode) -> NodeProcess:
-    node = start_node(config={"quota.window.num": "2", "connections.max.idle.ms": "600"})
+    node = start_node(
+        config={"quota.window.num": "2", "controller.quota.window.num": "5", "connections.max.idle.ms": "600"}
+    )
     with Admin(node.bootstrap) as admin:
         admin.create_topics([NewTopic(TOPIC, 1, 1)])
     return node
@@ -159,3 +170,53 @@ def test_connections_of_an_address_come_at_its_rate(limited_node: NodeProcess, c
     alter(client, [entry_of(("ip", "127.0.0.1"), connection_creation_rate=None)])
     with WireClient(limited_node.port) as other:
         seconds_of_an_answer(other)
+
+
+def created(client: WireClient, *counts: int, version: int = 7, validate_only: bool = False) -> CreateTopicsResponse:
+    names = [f"created-{next(NUMBERS)}" for _ in counts]
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name, count, 1) for name, count in zip(names, counts, strict=True)],
+        timeout_ms=10_000,
+        validate_only=validate_only,
+    )
+    answer = client.ask(ApiKey.CREATE_TOPICS, version, request, CreateTopicsResponse)
+    assert [row.name for row in answer.topics] == names
+    return answer
+
+
+NUMBERS = count(1)
+
+
+def test_partitions_are_made_while_there_are_tokens(limited_node: NodeProcess, client: WireClient) -> None:
+    """Five are saved up at one in a second; who goes below zero pays that back."""
+    set_quota(limited_node, ("user", None), controller_mutation_rate=1.0)
+    assert created(client, 50, validate_only=True).throttle_time_ms == 0
+    answer = created(client, 2, 4, 1)
+    assert [row.error_code for row in answer.topics] == [0, 0, Code.THROTTLING_QUOTA_EXCEEDED]
+    assert 0 < answer.throttle_time_ms <= 1_000
+    assert "ask again in" in (answer.topics[-1].error_message or "")
+    set_quota(limited_node, ("user", None), controller_mutation_rate=None)
+
+
+def test_what_is_refused_costs_nothing_and_older_versions_are_not_refused(
+    limited_node: NodeProcess, client: WireClient
+) -> None:
+    set_quota(limited_node, ("client-id", None), controller_mutation_rate=1.0)
+    answer = created(client, 2, 0, 3, version=5)
+    assert [row.error_code for row in answer.topics] == [0, Code.INVALID_PARTITIONS, 0]
+    assert answer.throttle_time_ms == 0
+    older = created(client, 3, 1, version=5)
+    assert [row.error_code for row in older.topics] == [0, 0]
+    assert older.throttle_time_ms > 1_000
+    set_quota(limited_node, ("client-id", None), controller_mutation_rate=None)
+
+
+def test_deleting_and_growing_cost_partitions_as_well(limited_node: NodeProcess, client: WireClient) -> None:
+    topic = created(client, 3).topics[0].name
+    set_quota(limited_node, ("client-id", None), controller_mutation_rate=1.0)
+    growing = CreatePartitionsRequest(topics=[CreatePartitionsTopic(topic, 7)], timeout_ms=10_000)
+    assert client.ask(ApiKey.CREATE_PARTITIONS, 3, growing, CreatePartitionsResponse).throttle_time_ms == 0
+    deleting = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=10_000)
+    deleted = client.ask(ApiKey.DELETE_TOPICS, 6, deleting, DeleteTopicsResponse)
+    assert (deleted.responses[0].error_code, deleted.throttle_time_ms > 4_000) == (0, True)
+    set_quota(limited_node, ("client-id", None), controller_mutation_rate=None)

@@ -278,7 +278,7 @@ class Dispatcher:
         if self._listener_role != CONTROLLER and served.is_forwarded:
             handle = forwarding(known, handle, getattr(module, "refused", None))
         if self._throttle is not None:
-            handle = self._throttle.limiting(known, handle)
+            handle = self._throttle.limiting(known, handle, getattr(module, "refused", None))
         entry: _Entry = (known, known.response, handle, [None] * (known.max_version + 1))
         self._handlers[key] = entry
         return entry

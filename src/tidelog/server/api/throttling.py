@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.metadata.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from tidelog.server.api.division import with_value
+from tidelog.server.api.mutation_quotas import COSTS, limiting_mutations
 from tidelog.server.quotas.client_quotas import ClientQuotas
 from tidelog.wire.api import Api, ApiKey
 
 if TYPE_CHECKING:
+    from tidelog.server.api.forwarding import Refuse
     from tidelog.server.api.ports import ServerApi
     from tidelog.server.api.request_context import Handler, RequestContext
 
@@ -43,9 +45,15 @@ class Throttle:
     def __init__(self, quotas: ClientQuotas) -> None:
         self.quotas = quotas
 
-    def limiting(self, known: Api, handle: Handler) -> Handler:
-        """A handler that answers no more than a quota permits, and by which requests of nodes are told."""
+    def limiting(self, known: Api, handle: Handler, refused: Refuse | None) -> Handler:
+        """A handler that answers and decides no more than a quota permits, and by which requests of nodes are told.
+
+        Args:
+            refused: the answer in which every part of a request is refused, where its handler has one.
+        """
         key = known.key
+        if key in COSTS and refused is not None:
+            return limiting_mutations(self.quotas, known, handle, refused, owner_of)
         if key in SENT_BY_NODES:
             return _exempting(handle)
         if key == ApiKey.FETCH:
