@@ -7,8 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from support.clients.wire_client import WireClient
+from support.nodes.cli import rows, tidelog
 from support.nodes.node import NodeProcess
-from tidelog.base.errors import Code
+from tidelog import Admin
+from tidelog.base.errors import Code, KafkaError
+from tidelog.client.admin.quota_descriptions import ClientQuotaEntity, QuotaName
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_48_describe_client_quotas import (
     MATCH_ANY,
@@ -126,3 +129,49 @@ def test_of_thousands_one_that_stands_there_twice_is_refused(client: WireClient)
     assert len(described(client)) == 999
     alter(client, *(entry((("user", f"user-{number}"),), producer_byte_rate=None) for number in range(1_000)))
     assert described(client) == {}
+
+
+def test_a_command_for_each(node: NodeProcess) -> None:
+    def listed(*arguments: str) -> set[tuple[str | None, str | None, str | None, str, float]]:
+        printed = rows(tidelog(node, "quotas", "list", *arguments, "-o", "json"))
+        return {(row["user"], row["client_id"], row["ip"], row["quota"], row["value"]) for row in printed}
+
+    tidelog(node, "quotas", "set", "--user", "alice", "producer_byte_rate=1024", "request_percentage=12.5")
+    tidelog(node, "quotas", "set", "--default-user", "--client-id", "app", "consumer_byte_rate=2048")
+    tidelog(node, "quotas", "set", "--default-ip", "connection_creation_rate=10")
+    tidelog(node, "quotas", "set", "--dry-run", "--default-ip", "connection_creation_rate=99")
+    alice = {
+        ("alice", None, None, "producer_byte_rate", 1024.0),
+        ("alice", None, None, "request_percentage", 12.5),
+    }
+    assert listed("--user", "alice") == alice
+    app = ("<default>", "app", None, "consumer_byte_rate", 2048.0)
+    assert listed("--client-id", "app") == {app}
+    assert listed() == {*alice, app, (None, None, "<default>", "connection_creation_rate", 10.0)}
+    tidelog(node, "quotas", "remove", "--user", "alice", "request_percentage")
+    assert {key for *_, key, _ in listed("--user", "alice")} == {"producer_byte_rate"}
+    for whom in (["--user", "alice"], ["--default-user", "--client-id", "app"], ["--default-ip"]):
+        tidelog(node, "quotas", "remove", *whom)
+    assert listed() == set()
+    assert "has no quotas" in tidelog(node, "quotas", "remove", "--user", "alice", status=2)
+    assert "say for whom" in tidelog(node, "quotas", "set", "producer_byte_rate=1", status=2)
+    assert "must be a whole number" in tidelog(
+        node, "quotas", "set", "--user", "alice", "producer_byte_rate=1.5", status=1
+    )
+
+
+def test_a_client_tells_and_changes(node: NodeProcess) -> None:
+    with Admin(node.bootstrap) as admin:
+        one = ClientQuotaEntity(user="alice", client_id=QuotaName.DEFAULT)
+        other = ClientQuotaEntity(ip="10.0.0.1")
+        admin.alter_client_quotas({one: {RATE: 5.0}, other: {CREATION: 2.0}})
+        assert admin.describe_client_quotas() == {one: {RATE: 5.0}, other: {CREATION: 2.0}}
+        assert admin.describe_client_quotas(ClientQuotaEntity(user=QuotaName.ANY)) == {one: {RATE: 5.0}}
+        assert admin.describe_client_quotas(ClientQuotaEntity(user=QuotaName.ANY), strict=True) == {}
+        with pytest.raises(KafkaError, match=r"the default client-id.*above 0") as caught:
+            admin.alter_client_quotas({one: {RATE: -1.0}, other: {CREATION: None}})
+        assert caught.value.code == Code.INVALID_REQUEST
+        assert list(admin.describe_client_quotas()) == [one]
+        with pytest.raises(ValueError, match="for one name"):
+            admin.alter_client_quotas({ClientQuotaEntity(user=QuotaName.ANY): {RATE: 1.0}})
+        admin.alter_client_quotas({one: {RATE: None}})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tidelog.client.admin.async_user_admin import AsyncUserAdmin
+from tidelog.client.admin.quota_descriptions import EVERYBODY, ClientQuotaEntity
 from tidelog.client.admin.user_descriptions import (
     ScramMechanism,
     UserScramCredentialDeletion,
@@ -45,3 +46,29 @@ class UserAdmin:
                 UNACCEPTABLE_CREDENTIAL: says why. Other users were altered all the same.
         """
         self._thread.run(self._async.alter_user_scram_credentials(alterations))
+
+    def describe_client_quotas(
+        self, entity: ClientQuotaEntity = EVERYBODY, *, strict: bool = False
+    ) -> dict[ClientQuotaEntity, dict[str, float]]:
+        """The quotas of clients that are set (KIP-546), by whom they are for and by key, such as `producer_byte_rate`.
+
+        Args:
+            entity: those of which these parts are: each a name, DEFAULT or ANY. Empty for all.
+            strict: leave out those with further parts.
+        """
+        return self._thread.run(self._async.describe_client_quotas(entity, strict=strict))
+
+    def alter_client_quotas(
+        self, changes: Mapping[ClientQuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
+    ) -> None:
+        """Set quotas of clients, or, with None, take them back; each entity on its own (KIP-546).
+
+        Args:
+            changes: by whom they are for and by key. Rates are by the second, and for each broker.
+            validate_only: check, and change nothing.
+
+        Raises:
+            ValueError: an entity names ANY.
+            KafkaError: INVALID_REQUEST: says why. Other entities were changed all the same.
+        """
+        self._thread.run(self._async.alter_client_quotas(changes, validate_only=validate_only))
