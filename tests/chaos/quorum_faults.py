@@ -16,6 +16,7 @@ from tidelog.cli.node_directories import owner_of, write_first_metadata
 from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.cluster_descriptions import Endpoint
 from tidelog.client.admin.descriptions import ConfigResource, NewTopic
+from tidelog.controller.values import FirstMetadata
 from tidelog.quorum.values import ReplicaKey, Voter
 
 VOTERS = 3
@@ -33,7 +34,7 @@ def put_voters_in_the_log(cluster: ChaosCluster) -> None:
         del node.settings["controller.quorum.voters"]
         node.settings["controller.quorum.bootstrap.servers"] = servers
         is_voter = any(voter.key.node_id == node.node_id for voter in voters)
-        write_first_metadata(str(node.directory), voters if is_voter else None, {})
+        write_first_metadata(str(node.directory), voters if is_voter else None, FirstMetadata({}))
 
 
 def change_voters(stage: Stage) -> Iterator[str]:

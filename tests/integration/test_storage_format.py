@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from tidelog.cli import app
 from tidelog.cli.command import USAGE
 from tidelog.cli.node_directories import owner_of
 from tidelog.cli.ports import free_ports
+from tidelog.client.admin.user_descriptions import UserScramCredentialDeletion
+from tidelog.metadata.features import METADATA_VERSION
 
 CLUSTER_ID = "jtxwXpv4Sgyz09Nvdi2SYg"
 HOST = "127.0.0.1"
@@ -177,3 +180,26 @@ def test_what_was_formatted_is_left_as_it_is(nodes: Nodes) -> None:
     )
     assert ran.returncode == USAGE
     assert f"belongs to node 1 of cluster {CLUSTER_ID} already" in ran.stderr
+
+
+def test_a_cluster_begins_with_the_users_that_it_was_formatted_with(nodes: Nodes) -> None:
+    user = "SCRAM-SHA-256=[name=alice,iterations=8192,password=pencil]"
+    assert nodes.format(1, "--standalone", "--add-scram", user, "-S", "SCRAM-SHA-512=[name=bob,password=eraser]") == 0
+    nodes.of[1].start()
+    with Admin(nodes.of[1].bootstrap) as admin:
+        assert admin.describe_user_scram_credentials() == {
+            "alice": {"SCRAM-SHA-256": 8192},
+            "bob": {"SCRAM-SHA-512": 4096},
+        }
+        assert admin.describe_features()["metadata.version"].level == METADATA_VERSION
+        admin.alter_user_scram_credentials([UserScramCredentialDeletion("alice", "SCRAM-SHA-256")])
+    nodes.of[1].end(signal.SIGKILL)
+    nodes.of[1].start()
+    with Admin(nodes.of[1].bootstrap) as admin:
+        assert list(admin.describe_user_scram_credentials()) == ["bob"], "they are for the first start alone"
+
+
+def test_users_need_a_level_that_knows_them(nodes: Nodes, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = "--standalone", "--feature", "metadata.version=10", "-S", "SCRAM-SHA-256=[name=a,password=x]"
+    assert nodes.format(1, *flags) == USAGE
+    assert "users need metadata.version 11, not 10" in capsys.readouterr().err

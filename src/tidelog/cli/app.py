@@ -52,6 +52,17 @@ COMMANDS: dict[str, str | dict[str, str]] = {
         "deny": "tidelog.cli.acls:DenyAcls",
         "remove": "tidelog.cli.acls:RemoveAcls",
     },
+    "users": {
+        "list": "tidelog.cli.users:ListUsers",
+        "add": "tidelog.cli.users:AddUser",
+        "password": "tidelog.cli.users:ChangePassword",
+        "remove": "tidelog.cli.users:RemoveUser",
+    },
+    "quotas": {
+        "list": "tidelog.cli.quotas:ListQuotas",
+        "set": "tidelog.cli.quotas:SetQuotas",
+        "remove": "tidelog.cli.quotas:RemoveQuotas",
+    },
     "elect": "tidelog.cli.elect:ElectLeaders",
     "reassign": {
         "plan": "tidelog.cli.reassign:PlanReassignment",
@@ -101,6 +112,8 @@ GROUP_HELP = {
     "transactions": "See which transactions are open, and abort those that hang.",
     "configs": "See and change the settings of topics and brokers.",
     "acls": "See and change who may do what.",
+    "users": "See and change who connects with a SCRAM password.",
+    "quotas": "See and change what clients may do in a second.",
     "reassign": "Move partitions to other brokers.",
     "cluster": "See the brokers, and forget one that is gone.",
     "quorum": "See who keeps the metadata, and change who votes.",

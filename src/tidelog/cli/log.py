@@ -81,8 +81,8 @@ class DumpLog:
 
 
 def _with_metadata(rows: Iterator[Row]) -> Iterator[Row]:
-    """Records of the metadata log, with what they say."""
-    from tidelog.metadata.records import decode_record
+    """Records of the metadata log, with what they say. The bytes of those with secrets are left out."""
+    from tidelog.metadata.records import SECRET_RECORDS, decode_record
 
     for row in rows:
         value = row.get("value")
@@ -90,7 +90,9 @@ def _with_metadata(rows: Iterator[Row]) -> Iterator[Row]:
             yield row
             continue
         try:
-            yield {**row, "metadata": repr(decode_record(value))}
+            record = decode_record(value)
+            shown = None if isinstance(record, SECRET_RECORDS) else value
+            yield {**row, "value": shown, "metadata": repr(record)}
         except CorruptLogError as error:
             yield {**row, "problem": str(error)}
 

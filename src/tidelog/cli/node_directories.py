@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
@@ -12,6 +12,7 @@ from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId, ClusterId, uuid_text
 
 if TYPE_CHECKING:
+    from tidelog.controller.values import FirstMetadata
     from tidelog.log.files.checkpoint import MetaProperties
     from tidelog.quorum.values import Voter
 
@@ -74,15 +75,15 @@ def format_directory(
     return found
 
 
-def write_first_metadata(path: str, voters: Sequence[Voter] | None, levels: Mapping[str, int]) -> None:
-    """Let a metadata log begin with who votes, and with nothing voted, and the cluster begin at these levels.
+def write_first_metadata(path: str, voters: Sequence[Voter] | None, first: FirstMetadata) -> None:
+    """Let a metadata log begin with who votes, and with nothing voted, and the cluster begin with this.
 
     Nothing is written where there is a log already, or was one.
 
     Args:
         path: of a directory that is formatted.
         voters: None where the settings say who they are, or others do.
-        levels: of features; those that are not named begin at the highest.
+        first: features whose level it does not name begin at the highest.
     """
     from time import time
 
@@ -99,8 +100,8 @@ def write_first_metadata(path: str, voters: Sequence[Voter] | None, levels: Mapp
     found = owner_of(path)
     if disk.exists(directory) or found is None or found.has_quorum_state:
         return
-    if levels:
-        write_bootstrap_file(disk, path, levels, now_ms=now_ms)
+    if first.levels or first.records:
+        write_bootstrap_file(disk, path, first, now_ms=now_ms)
     disk.make_dirs(directory)
     if voters is not None:
         snapshot = Snapshot(NOTHING, (), VoterSet(tuple(voters), version=1), now_ms)

@@ -16,6 +16,7 @@ from tidelog.cli.output import Row, Rows
 from tidelog.cli.server import read_properties
 
 if TYPE_CHECKING:
+    from tidelog.controller.values import FirstMetadata
     from tidelog.quorum.values import Voter
     from tidelog.server.settings.config import NodeConfig
 
@@ -36,6 +37,10 @@ class FormatStorage:
 
     A node whose directory was lost, with the votes that it cast, is formatted with --lost: else it could vote a second
     time, or elect a leader that lacks what the lost directory had.
+
+    A cluster whose listeners ask for SCRAM needs users before anybody can connect to make them: --add-scram puts them
+    into the first metadata (KIP-900). In place of password=…, password-file=FILE keeps it out of the history of a
+    shell, and salt=… with saltedpassword=…, both in base64, keep it out of everything.
 
     Examples:
 
@@ -75,6 +80,13 @@ class FormatStorage:
         metavar="NAME=LEVEL",
         help="The level that a new cluster begins at; else the highest that this release knows. May be repeated.",
     )
+    add_scram: tuple[str, ...] = option(
+        "--add-scram",
+        "-S",
+        multiple=True,
+        metavar="SCRAM-SHA-256=[name=USER,password=…]",
+        help="A user that a new cluster begins with, by Kafka's notation. May be repeated.",
+    )
     lost: bool = option(
         "--lost",
         is_flag=True,
@@ -89,14 +101,17 @@ class FormatStorage:
             raise UsageError(
                 f"--cluster-id {self.cluster_id!r}: give an id, such as one of `tidelog storage random-uuid`"
             )
-        config, levels = self._config(), self._levels()  # all that may be wrong is found before anything is written
+        config, first = (
+            self._config(),
+            self._first_metadata(),
+        )  # all that may be wrong is found before anything is written
         if config is None:
             assert self.data is not None
             assert self.node_id is not None
             found = self._format(self.data, BrokerId(self.node_id))
-            write_first_metadata(self.data, None, levels)
+            write_first_metadata(self.data, None, first)
             return Rows([found])
-        return Rows(self._format_all(config, levels))
+        return Rows(self._format_all(config, first))
 
     def _config(self) -> NodeConfig | None:
         """What the file says, if there is one. Raises UsageError, ConfigError."""
@@ -143,7 +158,7 @@ class FormatStorage:
             raise UsageError(f"{self.config_file} does not say who votes: give {flags}")
         return config
 
-    def _format_all(self, config: NodeConfig, levels: dict[str, int]) -> list[Row]:
+    def _format_all(self, config: NodeConfig, first: FirstMetadata) -> list[Row]:
         from tidelog.quorum.values import ReplicaKey, Voter
 
         voters = self._initial_voters(config)
@@ -158,7 +173,7 @@ class FormatStorage:
         if endpoints is not None:
             row = next(row for row in rows if row["directory"] == metadata)
             voters = [Voter(ReplicaKey(config.node_id, parse_uuid(str(row["directory_id"]))), endpoints)]
-        write_first_metadata(metadata, voters, levels)
+        write_first_metadata(metadata, voters, first)
         return rows
 
     def _initial_voters(self, config: NodeConfig) -> list[Voter] | None:
@@ -172,6 +187,18 @@ class FormatStorage:
         if twice is not None:
             raise UsageError(f"--initial-controllers: {twice} stands there twice; every node needs an id of its own")
         return voters
+
+    def _first_metadata(self) -> FirstMetadata:
+        """What a new cluster begins with. Raises UsageError."""
+        from tidelog.cli.scram import read_first_users
+        from tidelog.controller.values import FirstMetadata
+        from tidelog.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE, SCRAM_SINCE
+
+        levels = self._levels()
+        level = levels.get(METADATA_VERSION_FEATURE, METADATA_VERSION)
+        if self.add_scram and level < SCRAM_SINCE:
+            raise UsageError(f"--add-scram: users need {METADATA_VERSION_FEATURE} {SCRAM_SINCE}, not {level}")
+        return FirstMetadata(levels, read_first_users(self.add_scram))
 
     def _levels(self) -> dict[str, int]:
         """The levels to begin at. Raises UsageError: one that this release does not know."""

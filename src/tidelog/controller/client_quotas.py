@@ -22,7 +22,9 @@ from tidelog.metadata.client_quotas import (
     IP,
     IP_KEYS,
     WHOLE_MAX,
+    QuotaEntity,
     called,
+    canonical_parts,
     quota_entity,
 )
 from tidelog.metadata.difference import quota_record
@@ -62,15 +64,16 @@ def decide_alter_client_quotas(
     Args:
         validate_only: say what would become of them, and do nothing.
     """
-    counts = Counter(frozenset(one.parts) for one in entries)
+    entities = [canonical_parts(one.parts) for one in entries]
+    counts = Counter(map(frozenset, entities))
     records: list[object] = []
     altered: list[AlteredQuotas] = []
-    for one in entries:
+    for one, parts in zip(entries, entities, strict=True):
         try:
             _check_entity(one.parts)
-            if counts[frozenset(one.parts)] > 1:
-                raise _invalid(f"the request names {called(quota_entity(one.parts))} more than once")
-            changed = _alter(metadata, one)
+            if counts[frozenset(parts)] > 1:
+                raise _invalid(f"the request names {called(quota_entity(parts))} more than once")
+            changed = _alter(metadata, quota_entity(parts), one.changes)
         except KafkaError as error:
             altered.append(AlteredQuotas(one.parts, error.code, str(error)))
             continue
@@ -79,14 +82,13 @@ def decide_alter_client_quotas(
     return Decision(() if validate_only else tuple(records), tuple(altered))
 
 
-def _alter(metadata: MetadataView, one: QuotasToAlter) -> list[object]:
+def _alter(metadata: MetadataView, entity: QuotaEntity, changes: Sequence[tuple[str, float | None]]) -> list[object]:
     """The records that make it so; none for what is so already. Raises KafkaError: INVALID_REQUEST."""
-    entity = quota_entity(one.parts)
     before = metadata.client_quotas.get(entity, {})
     keys = IP_KEYS if entity[0][0] == IP else CLIENT_KEYS
-    names = Counter(key for key, _ in one.changes)
+    names = Counter(key for key, _ in changes)
     records: list[object] = []
-    for key, value in one.changes:
+    for key, value in changes:
         if key not in keys:
             raise _invalid(f"{called(entity)} has no quota {key!r}: there are {', '.join(sorted(keys))}")
         if names[key] > 1:

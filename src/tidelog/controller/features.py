@@ -23,6 +23,7 @@ from tidelog.controller.values import (
     NO_CONTROLLERS,
     ControllerSettings,
     FeatureToUpdate,
+    FirstMetadata,
     QuorumControllers,
     UpdatedFeature,
     UpgradeType,
@@ -55,20 +56,21 @@ from tidelog.metadata.records.cluster import ConfigRecord, FeatureLevelRecord
 
 
 def decide_bootstrap(
-    metadata: MetadataView, settings: ControllerSettings, levels: Mapping[str, int] | None = None
+    metadata: MetadataView, settings: ControllerSettings, first: FirstMetadata | None = None
 ) -> Decision[None]:
     """What a controller that becomes active adds to the metadata, where that does not say it yet.
 
-    The levels of a new log; and `min.insync.replicas` if its file sets it: leaders and controllers have
-    to go by the same.
+    The levels of a new log, and what else it begins with; and `min.insync.replicas` if its file sets it: leaders and
+    controllers have to go by the same.
 
     Args:
-        levels: for a new log; None for those that this release begins at.
+        first: for a new log; None for the levels that this release begins at, and nothing else.
     """
     records: list[object] = []
     if METADATA_VERSION_FEATURE not in metadata.features:
-        begun = first_levels({}) if levels is None else levels
-        records += (FeatureLevelRecord(name=name, feature_level=level) for name, level in begun.items())
+        begun = FirstMetadata(first_levels({})) if first is None else first
+        records += (FeatureLevelRecord(name=name, feature_level=level) for name, level in begun.levels.items())
+        records += begun.records
     min_insync = settings.broker.static.get(MIN_INSYNC)
     if min_insync is not None and MIN_INSYNC not in metadata.configs.get(ALL_BROKERS, {}):
         kind, name = ALL_BROKERS

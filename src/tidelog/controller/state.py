@@ -6,7 +6,7 @@ Kafka: `QuorumController`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from tidelog.base.errors import Code, KafkaError, refusal
@@ -31,6 +31,7 @@ from tidelog.controller import (
     pending_changes,
     producer_ids,
     reassignments,
+    scram_users,
 )
 from tidelog.controller import topics as topic_decisions
 from tidelog.controller.client_quotas import AlteredQuotas, QuotasToAlter
@@ -41,6 +42,7 @@ from tidelog.controller.leaders import ElectionType
 from tidelog.controller.losses import ToldLoss
 from tidelog.controller.lost_replicas import LostReplica, lost_replicas
 from tidelog.controller.partition_scan import PartitionScan, PartitionScans
+from tidelog.controller.scram_users import AlteredScramUser, ScramUserChange
 from tidelog.controller.sessions import BrokerSessions
 from tidelog.controller.unclean_elections import UncleanElection, unclean_election
 from tidelog.controller.values import (
@@ -54,6 +56,7 @@ from tidelog.controller.values import (
     DeletedTopic,
     ElectedLeader,
     FeatureToUpdate,
+    FirstMetadata,
     GrownTopic,
     Heartbeat,
     HeartbeatReply,
@@ -145,9 +148,9 @@ class ControllerState:
         elections = before.unclean_elections
         self.unclean_elections = None if elections is None else [*elections, *(self.unclean_elections or ())]
 
-    def decide_bootstrap(self, levels: Mapping[str, int] | None = None) -> Decision[None]:
+    def decide_bootstrap(self, first: FirstMetadata | None = None) -> Decision[None]:
         """What a controller that becomes active adds to the metadata, where that does not say it yet."""
-        return features.decide_bootstrap(self.metadata, self.settings, levels)
+        return features.decide_bootstrap(self.metadata, self.settings, first)
 
     def decide_register_broker(
         self,
@@ -353,6 +356,10 @@ class ControllerState:
     ) -> Decision[tuple[AlteredQuotas, ...]]:
         """Change quotas of clients, each entity on its own; results in the order of the request."""
         return client_quotas.decide_alter_client_quotas(self.metadata, entries, validate_only=validate_only)
+
+    def decide_alter_scram_users(self, changes: Sequence[ScramUserChange]) -> Decision[tuple[AlteredScramUser, ...]]:
+        """Set and remove passwords, each user on its own; results in the order in which users are first named."""
+        return scram_users.decide_alter_scram_users(self.metadata, changes)
 
     def decide_update_features(
         self,

@@ -26,6 +26,19 @@ to a majority at a time, so that many small ones last hardly longer than few lar
 
 
 @dataclass(frozen=True, slots=True)
+class FirstMetadata:
+    """What the metadata of a new cluster begins with.
+
+    Attributes:
+        levels: of features.
+        records: what else, as the users that a first client connects as.
+    """
+
+    levels: Mapping[str, int]
+    records: tuple[object, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerSettings:
     """What this node's file says that the controller needs. The same at every controller, as far as we can help it.
 

@@ -37,6 +37,25 @@ def quota_entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
     return tuple(sorted(parts, key=lambda part: part[0]))
 
 
+def canonical_name(kind: str, name: str | None) -> str | None:
+    """A name as it is compared: an address has many spellings, and whoever connects from it is told by one of them."""
+    if kind != IP or name is None:
+        return name
+    from ipaddress import IPv6Address, ip_address  # for those who need it
+
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return name
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return str(mapped or address)
+
+
+def canonical_parts(parts: Iterable[tuple[str, str | None]]) -> tuple[tuple[str, str | None], ...]:
+    """The parts of an entity, as they are compared."""
+    return tuple((kind, canonical_name(kind, name)) for kind, name in parts)
+
+
 def called(entity: QuotaEntity) -> str:
     """As a person is told of it: `user 'alice', the default client-id`."""
     return ", ".join(f"the default {kind}" if name is None else f"{kind} {name!r}" for kind, name in entity)

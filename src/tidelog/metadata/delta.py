@@ -16,7 +16,13 @@ from tidelog.metadata.records.brokers import (
 )
 from tidelog.metadata.records.cluster import ClientQuotaRecord, ConfigRecord, FeatureLevelRecord, NoOpRecord
 from tidelog.metadata.records.controllers import RegisterControllerRecord
+from tidelog.metadata.records.scram_credentials import (
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+    scram_user_of,
+)
 from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from tidelog.metadata.scram_credentials import ScramUser
 
 RECOVERING = 1
 """The leader recovery state after an unclean election."""
@@ -48,6 +54,8 @@ class MetadataDelta:
         """Entries of the account that are new, changed, or forgotten."""
         self.changed_acls: set[UUID] = set()
         """Access rules that came, and those that went."""
+        self.changed_scram_users: set[ScramUser] = set()
+        """Whose credentials came, changed or went."""
         self.are_client_quotas_changed = False
         self.are_features_changed = False
         self._draft = MetadataDraft(base)
@@ -83,6 +91,8 @@ class MetadataDelta:
                     self.changed_losses.add(LossId(TopicId(topic_id), PartitionIndex(index), LeaderEpoch(epoch)))
             case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
                 self.changed_acls.add(record.id)
+            case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
+                self.changed_scram_users.add(scram_user_of(record))
             case ClientQuotaRecord():
                 self.are_client_quotas_changed = True
             case FeatureLevelRecord():

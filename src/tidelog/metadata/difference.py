@@ -43,6 +43,7 @@ from tidelog.metadata.records.cluster import (
     QuotaEntityPart,
 )
 from tidelog.metadata.records.controllers import RegisterControllerRecord
+from tidelog.metadata.records.scram_credentials import scram_record
 from tidelog.metadata.records.topics import NO_LEADER, PartitionRecord, RemoveTopicRecord, TopicRecord
 from tidelog.wire.messages.losses import entry_of
 
@@ -59,6 +60,7 @@ def records_between(base: MetadataImage, image: MetadataImage) -> Iterator[objec
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
     yield from _losses(base, image)
     yield from _acls(base, image)
+    yield from _scram_credentials(base, image)
 
 
 def _begins_anew(base: MetadataImage, image: MetadataImage) -> bool:
@@ -189,6 +191,17 @@ def _acls(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
     for acl_id, acl in image.acls.items():
         if base.acls.get(acl_id) != acl:
             yield record_of(acl_id, acl)
+
+
+def _scram_credentials(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
+    if base.scram_credentials is image.scram_credentials:
+        return
+    for user in base.scram_credentials:
+        if user not in image.scram_credentials:
+            yield scram_record(user, None)
+    for user, credential in image.scram_credentials.items():
+        if base.scram_credentials.get(user) != credential:
+            yield scram_record(user, credential)
 
 
 def _configs(base: MetadataImage, image: MetadataImage) -> Iterator[object]:

@@ -40,7 +40,9 @@ from tidelog.metadata.records import acls as acl_records
 from tidelog.metadata.records import brokers as broker_records
 from tidelog.metadata.records import cluster as cluster_records
 from tidelog.metadata.records import controllers as controller_records
+from tidelog.metadata.records import scram_credentials as scram_records
 from tidelog.metadata.records import topics as topic_records
+from tidelog.metadata.scram_credentials import ScramCredential, ScramUser
 from tidelog.wire.messages.losses import loss_of
 
 
@@ -62,6 +64,7 @@ class MetadataDraft:
         "losses",
         "next_producer_id",
         "open_loss_count",
+        "scram_credentials",
         "topics_by_id",
         "topics_by_name",
         "unacknowledged_loss_count",
@@ -81,6 +84,7 @@ class MetadataDraft:
         self.unacknowledged_loss_count = base.unacknowledged_loss_count
         self.next_producer_id = base.next_producer_id
         self.acls: dict[UUID, Acl] = base.acls  # type: ignore[assignment]
+        self.scram_credentials: dict[ScramUser, ScramCredential] = base.scram_credentials  # type: ignore[assignment]
         self._owned: set[str] = set()  # names of the mappings above that nobody else sees
         self._growing: dict[TopicId, list[PartitionImage]] = {}  # partitions that nobody else sees
 
@@ -102,6 +106,7 @@ class MetadataDraft:
             self.unacknowledged_loss_count,
             self.acls,
             self.client_quotas,
+            self.scram_credentials,
         )
 
     def clone(self) -> MetadataDraft:
@@ -271,6 +276,16 @@ class MetadataDraft:
         self._own("acls")
         del self.acls[record.id]
 
+    def apply_scram_credential(self, record: scram_records.UserScramCredentialRecord) -> None:
+        self._own("scram_credentials")
+        self.scram_credentials[scram_records.scram_user_of(record)] = scram_records.scram_credential_of(record)
+
+    def apply_remove_scram_credential(self, record: scram_records.RemoveUserScramCredentialRecord) -> None:
+        user = scram_records.scram_user_of(record)
+        invariant(user in self.scram_credentials, "no credential of user {1} for {0} to remove", *user)
+        self._own("scram_credentials")
+        del self.scram_credentials[user]
+
     def apply_no_op(self, record: object) -> None:
         """Only its offset matters."""
 
@@ -379,6 +394,8 @@ _APPLY: dict[type, Callable[[MetadataDraft, Any], None]] = {
     cluster_records.ProducerIdsRecord: MetadataDraft.apply_producer_ids,
     acl_records.AccessControlEntryRecord: MetadataDraft.apply_acl,
     acl_records.RemoveAccessControlEntryRecord: MetadataDraft.apply_remove_acl,
+    scram_records.UserScramCredentialRecord: MetadataDraft.apply_scram_credential,
+    scram_records.RemoveUserScramCredentialRecord: MetadataDraft.apply_remove_scram_credential,
     cluster_records.NoOpRecord: MetadataDraft.apply_losses,
     cluster_records.BeginTransactionRecord: MetadataDraft.apply_no_op,
     cluster_records.EndTransactionRecord: MetadataDraft.apply_no_op,

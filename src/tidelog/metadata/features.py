@@ -45,7 +45,7 @@ METADATA_VERSIONS: Mapping[int, MetadataVersion] = {
     version.level: version
     for version in (
         MetadataVersion(10, "3.5-IV1", True, "controlled shutdown (KIP-841), broker epochs in fetches (KIP-903)"),
-        MetadataVersion(11, "3.5-IV2", True),
+        MetadataVersion(11, "3.5-IV2", True, "SCRAM users (KIP-900)"),
         MetadataVersion(12, "3.6-IV0"),
         MetadataVersion(13, "3.6-IV1", True, "transactions of the metadata log (KIP-868)"),
         MetadataVersion(14, "3.6-IV2", True),
@@ -75,6 +75,7 @@ METADATA_VERSION = max(METADATA_VERSIONS)
 SHARE_VERSION_SERVED = 1
 """The level from which on the requests of share groups are served (KIP-932)."""
 
+SCRAM_SINCE = 11
 TRANSACTIONS_SINCE = 13
 """The metadata.version from which on the metadata log may hold transactions (KIP-868)."""
 CONTROLLERS_SINCE = 28

@@ -16,6 +16,7 @@ from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, Partiti
 from tidelog.base.losses import Loss, LossId
 from tidelog.metadata.acls import Acl
 from tidelog.metadata.client_quotas import QuotaEntity
+from tidelog.metadata.scram_credentials import ScramCredential, ScramUser
 
 
 class ResourceType(IntEnum):
@@ -148,6 +149,8 @@ class MetadataView(Protocol):
     def acls(self) -> Mapping[UUID, Acl]: ...
     @property
     def client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]: ...
+    @property
+    def scram_credentials(self) -> Mapping[ScramUser, ScramCredential]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,8 @@ class MetadataImage:
     """The access rules by their ids."""
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
     """The quotas of clients, by whom they are for and by key."""
+    scram_credentials: Mapping[ScramUser, ScramCredential] = field(default_factory=dict)
+    """What is kept of passwords, by mechanism and user."""
 
     @staticmethod
     def empty() -> MetadataImage:

@@ -12,9 +12,9 @@ import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable
-from typing import NamedTuple
 
 from tidelog.base.errors import SaslAuthenticationError
+from tidelog.metadata.scram_credentials import ScramCredential
 from tidelog.security.sasl_server import Identity, Step, refused
 from tidelog.security.scram import HASHES, ITERATIONS_MIN, ScramSecret
 
@@ -28,18 +28,6 @@ _CLIENT_FINAL = re.compile(
     rf"(?P<without_proof>c=(?P<binding>[A-Za-z0-9+/=]+),r=(?P<nonce>{_PRINTABLE})(?:,[A-Za-z]+=[^,\0]+)*)"
     r",p=(?P<proof>[A-Za-z0-9+/=]+)"
 )
-
-
-class ScramCredential(NamedTuple):
-    """What a broker keeps of a password. It is never shown."""
-
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: int
-
-    def __repr__(self) -> str:
-        return f"ScramCredential(iterations={self.iterations})"
 
 
 FindCredential = Callable[[str, bool], ScramCredential | None]

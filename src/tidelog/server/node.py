@@ -28,6 +28,7 @@ from tidelog.server.api.told_readers import ToldReaders
 from tidelog.server.broker.access_rules import AccessRules
 from tidelog.server.broker.broker import Broker
 from tidelog.server.broker.cleaner import Cleaner
+from tidelog.server.broker.client_quotas import ClientQuotasInForce
 from tidelog.server.broker.dynamic_configs import DynamicConfigs, PartitionSettings
 from tidelog.server.broker.log_maintenance import LogMaintenance
 from tidelog.server.cluster_member import ClusterMember
@@ -45,6 +46,8 @@ from tidelog.server.membership.replica_stops import ReplicaStops
 from tidelog.server.quorum.controller import Controller
 from tidelog.server.quorum.metadata_quorum import MetadataQuorum
 from tidelog.server.quorum.voter_requests import VoterRequests
+from tidelog.server.quotas.client_quotas import ClientQuotas
+from tidelog.server.quotas.rates import windows_of
 from tidelog.server.replication.replication import Replication
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.controller_settings import controller_settings
@@ -107,7 +110,9 @@ class Node:
         self.rng = rng
         self.tasks = Tasks("node")
         self._upkeep = self.tasks.branch("upkeep", lambda error: self._fail(f"its upkeep ended: {error}"))
-        self.connections = Connections(ConnectionLimits.of(BrokerSettings.of(config.static), network.file_limit()))
+        settings = BrokerSettings.of(config.static)
+        self.client_quotas = ClientQuotas(clock.now_ms, *windows_of(settings))
+        self.connections = Connections(ConnectionLimits.of(settings, network.file_limit()), self.client_quotas)
         self.files = LogFiles(
             config,
             disk=disk,
@@ -143,6 +148,7 @@ class Node:
         self.broker.add_listener(self._dynamic_configs)
         if isinstance(self.authorizer, AclAuthorizer):
             self.broker.add_listener(AccessRules(self.authorizer, lambda: self.quorum.committed_end))
+        self.broker.add_listener(ClientQuotasInForce(self.client_quotas))
         coordinator_node = CoordinatorNode(self.broker, config.static, clock, executor, rng, self.create_topics)
         self.share_states = ShareCoordinators(coordinator_node, log_starts=self.files.served)
         self.share_persister = SharePersister(self.broker, self.share_states, rng)
@@ -481,7 +487,8 @@ class Node:
 
     def _new_dispatcher(self, role: str) -> Dispatcher:
         requests = None if self.metrics is None else self.metrics.requests
-        return Dispatcher(self, role, requests, self._slow_requests)
+        quotas = self.client_quotas if role == BROKER else None
+        return Dispatcher(self, role, requests, self._slow_requests, quotas)
 
     def _share_state_keeper(self) -> KeepsShareStates:
         """How the leaders of share partitions reach share coordinators."""
@@ -519,7 +526,7 @@ class Node:
         """Make what takes part in the cluster, of what is on disk. Raises TidelogError: the files cannot be read."""
         config, node_id = self.config, self.config.node_id
         opened = await self._executor.run(self.files.open_metadata_log)
-        first_levels = await self._executor.run(self.files.metadata.read_bootstrap_levels)
+        first_metadata = await self._executor.run(self.files.metadata.read_first_metadata)
         told = [self.listeners.advertised(one.name) for one in config.controller_listeners]
         quorum = MetadataQuorum(
             node_id,
@@ -534,7 +541,7 @@ class Node:
                 on_committed=self.broker.on_committed,
                 clock=self.clock,
                 listeners=(self.broker_watch, self.replica_stops, self.controller_registrations),
-                first_levels=first_levels,
+                first_metadata=first_metadata,
             ),
             network=self.networks.to_controllers,
             clock=self.clock,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from pathlib import Path
 
@@ -50,7 +51,12 @@ def what_it_says(tools: KafkaTools, path: Path) -> list[str]:
 
 def test_ours_reads_as_kafkas_does(tools: KafkaTools, server: ServerProcess, tmp_path: Path) -> None:
     file = str(tmp_path / "format.properties")
-    flags = ["-t", CLUSTER_ID, "-c", file, "--standalone"]
+    salt = base64.b64encode(b"some salt").decode()
+    users = [
+        f'SCRAM-SHA-256=[name=alice,iterations=8192,salt="{salt}",password=alice-secret]',
+        f'SCRAM-SHA-512=[name="bob",salt="{salt}",password="with = and ]"]',
+    ]
+    flags = ["-t", CLUSTER_ID, "-c", file, "--standalone", *(flag for user in users for flag in ("--add-scram", user))]
     assert app.run(["storage", "format", *flags, "--feature", "metadata.version=21"]) == 0
     ours = [what_it_says(tools, path) for path in written(tmp_path)]
     (tmp_path / "data").rename(tmp_path / "ours")
@@ -58,6 +64,7 @@ def test_ours_reads_as_kafkas_does(tools: KafkaTools, server: ServerProcess, tmp
     theirs = [what_it_says(tools, path) for path in written(tmp_path)]
     assert ours == theirs
     assert any("KRaftVoters" in line for line in ours[0])
+    assert sum("USER_SCRAM_CREDENTIAL_RECORD" in line for line in ours[1]) == len(users)
     assert any("FEATURE_LEVEL_RECORD" in line for line in ours[1])
 
 

@@ -121,3 +121,20 @@ def test_what_is_named_twice_is_refused() -> None:
     twice = alter(state, (ALICE, ((RATE, 1.0),)), (ALICE, ((RATE, 2.0),)))
     assert [one.code for one in (key_twice, *twice)] == [Code.INVALID_REQUEST] * 3
     assert state.metadata.client_quotas == {}
+
+
+@pytest.mark.parametrize("spelt", ["::1", "0:0:0:0:0:0:0:1", "0000::0001"])
+def test_an_address_is_one_however_it_is_spelt(spelt: str) -> None:
+    state = new_state()
+    alter(state, ((("ip", "::1"),), ((CREATION, 1.0),)))
+    (altered,) = alter(state, ((("ip", spelt),), ((CREATION, 2.0),)))
+    assert altered.parts == (("ip", spelt),)
+    assert state.metadata.client_quotas == {(("ip", "::1"),): {CREATION: 2.0}}
+    twice = alter(state, ((("ip", "::1"),), ((CREATION, 3.0),)), ((("ip", "0::1"),), ((CREATION, 4.0),)))
+    assert [one.code for one in twice] == [Code.INVALID_REQUEST] * 2
+
+
+def test_an_ipv4_address_within_ipv6_is_that_address() -> None:
+    state = new_state()
+    alter(state, ((("ip", "::ffff:10.0.0.1"),), ((CREATION, 1.0),)))
+    assert state.metadata.client_quotas == {(("ip", "10.0.0.1"),): {CREATION: 1.0}}

@@ -19,6 +19,7 @@ from tidelog.controller import (
     UpdatedFeature,
     UpgradeType,
 )
+from tidelog.controller.values import FirstMetadata
 from tidelog.journal import Decision
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.metadata.difference import records_between
@@ -96,7 +97,7 @@ def test_a_controller_that_becomes_active_says_what_the_metadata_does_not_say_ye
 
 
 def test_a_new_cluster_can_begin_at_an_older_level() -> None:
-    (record,) = ControllerState(ControllerSettings()).decide_bootstrap(first_levels({NAME: 19})).records
+    (record,) = ControllerState(ControllerSettings()).decide_bootstrap(FirstMetadata(first_levels({NAME: 19}))).records
     assert record == FeatureLevelRecord(name=NAME, feature_level=19)
 
 

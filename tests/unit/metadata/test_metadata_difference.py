@@ -23,6 +23,7 @@ from tidelog.metadata import (
 from tidelog.metadata.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
 from tidelog.metadata.difference import records_between
 from tidelog.metadata.records import decode_record, encode_record
+from tidelog.metadata.scram_credentials import ScramCredential
 
 IDS = st.integers(1, 3).map(BrokerId)
 SOME = st.lists(IDS, min_size=1, max_size=3, unique=True).map(tuple)
@@ -31,6 +32,11 @@ ELIGIBLE = "eligible.leader.replicas.version"
 SETTINGS = st.dictionaries(st.sampled_from(["retention.ms", "segment.bytes"]), st.sampled_from(["1", "2"]), min_size=1)
 
 QUOTA_ENTITIES = st.sampled_from([(("user", "a"),), (("user", None),), (("client-id", "c"), ("user", None))])
+SCRAM_USERS = st.tuples(st.sampled_from(["SCRAM-SHA-256", "SCRAM-SHA-512"]), st.sampled_from(["alice", "bob"]))
+CREDENTIALS = st.builds(
+    ScramCredential, st.binary(max_size=4), st.just(b"s"), st.just(b"k"), st.sampled_from([4096, 8192])
+)
+
 QUOTAS = st.dictionaries(st.sampled_from(["producer_byte_rate", "request_percentage"]), st.floats(1, 9), min_size=1)
 
 
@@ -118,6 +124,7 @@ def images(draw: st.DrawFn) -> MetadataImage:
         controllers={one: draw(controllers(one)) for one in draw(st.sets(IDS))},
         acls=draw(st.dictionaries(UUIDS, acls(), max_size=3)),
         client_quotas=draw(st.dictionaries(QUOTA_ENTITIES, QUOTAS)),
+        scram_credentials=draw(st.dictionaries(SCRAM_USERS, CREDENTIALS)),
     )
 
 

@@ -27,9 +27,12 @@ from tidelog.metadata.records import (
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
+from tidelog.metadata.scram_credentials import ScramCredential
 
 EPOCH = LeaderEpoch(1)
 A, B = TopicId(UUID(int=10)), TopicId(UUID(int=11))
@@ -146,6 +149,33 @@ def test_a_quota_is_set_and_taken_back_however_its_entity_is_ordered() -> None:
     assert base.client_quotas == {entity: {"producer_byte_rate": 5.0}}
 
 
+def test_a_password_comes_changes_and_goes() -> None:
+    def kept(salt: bytes, mechanism: int = 1) -> UserScramCredentialRecord:
+        return UserScramCredentialRecord(
+            name="alice", mechanism=mechanism, salt=salt, stored_key=b"stored", server_key=b"server", iterations=4096
+        )
+
+    delta, base = replayed(MetadataImage.empty(), kept(b"first"), kept(b"other", 2))
+    user = ("SCRAM-SHA-256", "alice")
+    assert delta.changed_scram_users == {user, ("SCRAM-SHA-512", "alice")}
+    assert base.scram_credentials[user] == ScramCredential(b"first", b"stored", b"server", 4096)
+    _, changed = replayed(base, kept(b"second"))
+    assert changed.scram_credentials[user].salt == b"second"
+    assert base.scram_credentials[user].salt == b"first"
+    _, gone = replayed(changed, RemoveUserScramCredentialRecord(name="alice", mechanism=1))
+    assert list(gone.scram_credentials) == [("SCRAM-SHA-512", "alice")]
+
+
+def test_neither_records_nor_images_show_what_is_kept_of_passwords() -> None:
+    record = UserScramCredentialRecord(
+        name="alice", mechanism=1, salt=b"SALT", stored_key=b"STORED", server_key=b"SERVER", iterations=4096
+    )
+    _, image = replayed(MetadataImage.empty(), record)
+    for text in (repr(record), str(record), f"{record}", repr(image), str(image.scram_credentials)):
+        assert "alice" in text
+        assert not any(secret in text for secret in ("SALT", "STORED", "SERVER"))
+
+
 def test_a_broker_comes_and_goes() -> None:
     registration = RegisterBrokerRecord(
         broker_id=1,
@@ -188,6 +218,7 @@ def test_the_offset_of_an_image_counts_control_records() -> None:
         BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7),
         UnregisterBrokerRecord(broker_id=1, broker_epoch=7),
         RemoveAccessControlEntryRecord(id=A),
+        RemoveUserScramCredentialRecord(name="alice", mechanism=1),
     ],
     ids=lambda record: type(record).__name__,
 )

@@ -28,8 +28,10 @@ from tidelog.metadata.records import (
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
     decode_record,
     encode_record,
 )
@@ -144,6 +146,13 @@ VECTORS: list[tuple[object, str]] = [
         f"01 12 00 | {TOPIC_HEX} 02 02 74 04 07 557365723a61 02 2a 03 02 | 00",
     ),
     (RemoveAccessControlEntryRecord(id=TOPIC), f"01 13 00 | {TOPIC_HEX} | 00"),
+    (
+        UserScramCredentialRecord(
+            name="ab", mechanism=2, salt=b"\x01", stored_key=b"\x02\x03", server_key=b"\x04", iterations=4096
+        ),
+        "01 0b 00 | 03 6162 02 02 01 03 0203 02 04 00001000 | 00",
+    ),
+    (RemoveUserScramCredentialRecord(name="ab", mechanism=1), "01 16 00 | 03 6162 01 | 00"),
 ]
 
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.base.errors import SaslAuthenticationError
+from tidelog.metadata.scram_credentials import ScramCredential
 from tidelog.security.sasl_server import Identity
 from tidelog.security.scram import HASHES, ScramExchange, ScramSecret
 from tidelog.security.scram_server import (
-    ScramCredential,
     ScramServerExchange,
     credential_of,
     unknown_credential,

@@ -8,6 +8,7 @@ import pytest
 
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
+from tidelog.server.quotas.client_quotas import ClientQuotas
 from tidelog.server.transport.connection_memory import ConnectionMemory
 from tidelog.server.transport.connections import ConnectionLimits, Connections, Refused
 from tidelog.server.transport.server_connection import Closed, OnClosed, ServerConnection
@@ -38,7 +39,13 @@ class Guest:
     """Comes, and leaves."""
 
     def __init__(
-        self, connections: Connections, ip: str = "10.0.0.1", *, descriptor: int = 50, is_counted: bool = True
+        self,
+        connections: Connections,
+        ip: str = "10.0.0.1",
+        *,
+        descriptor: int = 50,
+        is_counted: bool = True,
+        is_rated: bool = False,
     ):
         self.tell: OnClosed | None = None
 
@@ -53,7 +60,7 @@ class Guest:
                 memory=ConnectionMemory(1, 1, SystemClock()),
             )
 
-        self.is_in = connections.admit(make, is_counted, ip, descriptor) is not None
+        self.is_in = connections.admit(make, is_counted, ip, descriptor, is_rated=is_rated) is not None
 
     def leave(self, why: Closed = Closed.BY_PEER) -> None:
         assert self.tell is not None
@@ -102,6 +109,16 @@ def test_whoever_left_makes_room_at_its_address() -> None:
         assert not Guest(connections).is_in
         guest.leave()
     assert not connections._by_ip
+
+
+def test_an_address_connects_at_its_rate_and_nodes_as_they_like() -> None:
+    quotas = ClientQuotas(lambda: 1_000)
+    quotas.set_quotas({(("ip", "10.0.0.1"),): {"connection_creation_rate": 0.2}})
+    connections = Connections(limits(), quotas)
+    assert [Guest(connections, is_rated=True).is_in for _ in range(3)] == [True, True, False]
+    assert Guest(connections, is_rated=False).is_in
+    assert Guest(connections, "10.0.0.2", is_rated=True).is_in
+    assert connections.refused == {Refused.RATE: 1}
 
 
 def test_files_are_kept_for_the_logs() -> None:

@@ -386,6 +386,46 @@ def test_a_request_that_waits_for_us_is_given_its_time() -> None:
     run(scenario)
 
 
+def test_one_who_is_held_back_has_its_answer_and_nothing_that_came_behind_until_then() -> None:
+    """Nor is it taken for idle meanwhile, however long that is, and its peer's bytes wait in the socket."""
+
+    async def scenario() -> None:
+        held: Held
+
+        def on_frame(body: bytes) -> Answer:
+            if body == b"too much":
+                held.connection.mute(1)
+            return [bytes(COALESCE_BYTES_MAX)] if body == b"too much" else [body]
+
+        held = Held(on_frame)
+        held.receive(frame(b"first") + frame(b"too much") + frame(b"behind"))
+        answered = [b"first", bytes(COALESCE_BYTES_MAX)]
+        assert held.transport.done == answered
+        for _ in range(50):
+            held.connection.sweep(3)
+        assert held.transport.done == answered
+        while len(held.transport.done) == len(answered):
+            await asyncio.sleep(0)
+        assert held.transport.done == [*answered, b"behind"]
+        assert held.sweep_until_closed(3) == 4
+
+    run(scenario)
+
+
+def test_one_who_is_held_back_and_leaves_is_forgotten() -> None:
+    async def scenario() -> None:
+        held = Held(lambda body: [body])
+        held.connection.mute(1)
+        held.receive(frame(b"behind"))
+        timer = held.connection._muted
+        assert timer is not None
+        held.connection.connection_lost(None)
+        assert timer.cancelled()
+        assert held.transport.done == []
+
+    run(scenario)
+
+
 def test_a_bug_in_a_handler_closes_its_own_connection_only() -> None:
     async def scenario() -> None:
         async def fails() -> Answer:

@@ -37,13 +37,14 @@ from tidelog.client.admin.loss_administration import LossAccount, LossReaders, R
 from tidelog.client.admin.lost_records import LostRecord, end_of, lost_records
 from tidelog.client.admin.reassignment import PartitionReassignment, ReassignmentOutcome
 from tidelog.client.admin.transaction_admin import TransactionAdmin
+from tidelog.client.admin.user_admin import UserAdmin
 from tidelog.client.cluster import World
 from tidelog.client.core.values import CommittedOffset, OffsetAndEpoch
 from tidelog.client.loop_thread import LoopThread
 from tidelog.client.options import AdminConfig, AdminOptions, parse_options
 
 
-class Admin(AclAdmin, TransactionAdmin):
+class Admin(AclAdmin, TransactionAdmin, UserAdmin):
     """Creates, deletes and describes what a cluster holds.
 
         with Admin("127.0.0.1:9092") as admin:

@@ -20,6 +20,7 @@ from tidelog.metadata.configs.key import (
     ConfigKey,
     keys_in,
 )
+from tidelog.metadata.configs.quotas import QUOTA_CONFIGS
 from tidelog.metadata.configs.share_coordinators import SHARE_COORDINATOR_CONFIGS
 from tidelog.metadata.configs.share_groups import GROUP_SHARE_CONFIGS
 from tidelog.metadata.configs.tls import TLS_CONFIGS
@@ -572,6 +573,7 @@ TRANSACTION_COORDINATOR_MEMORY_BYTES = ConfigKey(
 
 BROKER_CONFIGS: tuple[ConfigKey[Any], ...] = (
     *keys_in(globals()),
+    *QUOTA_CONFIGS,
     *CLUSTER_CONFIGS,
     *GROUP_CONSUMER_CONFIGS,
     *SHARE_COORDINATOR_CONFIGS,

@@ -27,8 +27,6 @@ from tidelog.metadata.configs.key import unserved as _key
 from tidelog.metadata.configs.key import unserved_dynamic as _dynamic
 from tidelog.metadata.configs.topic import NO_PREALLOCATION, NO_TIERS
 
-_NO_QUOTAS = "there are no quotas of clients"
-
 UNSERVED_CONFIGS: tuple[ConfigKey[Any], ...] = (
     *without_effect(
         "a node is one process with one event loop; run more nodes to use more cores",
@@ -72,13 +70,6 @@ UNSERVED_CONFIGS: tuple[ConfigKey[Any], ...] = (
         _key("alter.log.dirs.replication.quota.window.size.seconds", INT, "1", 1),
         _key("replication.quota.window.num", INT, "11", 1),
         _key("replication.quota.window.size.seconds", INT, "1", 1),
-    ),
-    *without_effect(
-        _NO_QUOTAS,
-        _key("controller.quota.window.num", INT, "11", 1),
-        _key("controller.quota.window.size.seconds", INT, "1", 1),
-        _key("quota.window.num", INT, "11", 1),
-        _key("quota.window.size.seconds", INT, "1", 1),
     ),
     *without_effect(
         "the metadata log is one that snapshots shorten: what lies before the last but one goes",
@@ -287,7 +278,7 @@ UNSERVED_CONFIGS: tuple[ConfigKey[Any], ...] = (
         _key("create.topic.policy.class.name", CLASS, None),
     ),
     *refused(
-        _NO_QUOTAS,
+        "whose quota is whose is not left to a class: the levels are those of Kafka's own",
         _key("client.quota.callback.class", CLASS, None),
     ),
     *refused(

@@ -30,6 +30,7 @@ from tidelog.metadata.records.cluster import (
     ProducerIdsRecord,
 )
 from tidelog.metadata.records.controllers import RegisterControllerRecord
+from tidelog.metadata.records.scram_credentials import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from tidelog.wire.compile import decode, encode
 from tidelog.wire.primitives import read_uvarint, uvarint
@@ -56,7 +57,11 @@ RECORD_TYPES: tuple[type[Any], ...] = (
     AccessControlEntryRecord,
     RemoveAccessControlEntryRecord,
     ClientQuotaRecord,
+    UserScramCredentialRecord,
+    RemoveUserScramCredentialRecord,
 )
+SECRET_RECORDS = (UserScramCredentialRecord,)
+"""Whose bytes are not to be shown to anybody. As text they do not show what is secret."""
 _BY_KEY = {layout_of(cls).api_key: cls for cls in RECORD_TYPES}
 
 

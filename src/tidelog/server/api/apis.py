@@ -16,6 +16,7 @@ from tidelog.server.api.division import (
     Division,
     added_partitions,
     ordered_partitions,
+    ordered_quotas,
     ordered_topic,
     orders,
     written_batches,
@@ -270,6 +271,34 @@ APIS: dict[int, ServedApi] = {
         "api_34_alter_replica_log_dirs", (BROKER,), are_denied=names_unknown(moved)
     ),
     ApiKey.DESCRIBE_LOG_DIRS: ServedApi("api_35_describe_log_dirs", (BROKER,), refuse=in_log_dirs),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: ServedApi(
+        "api_48_describe_client_quotas",
+        (BROKER,),
+        refuse=at_top,
+        division=Division("components", "entries", is_whole=True),
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: ServedApi(
+        "api_49_alter_client_quotas",
+        (BROKER, CONTROLLER),
+        is_forwarded=True,
+        are_denied=decided,
+        division=orders("entries", "entries", orders=ordered_quotas, is_whole=True),
+    ),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ServedApi(
+        "api_50_describe_user_scram_credentials",
+        (BROKER, CONTROLLER),
+        refuse=at_top,
+        division=Division("users", "results", is_whole=True),
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ServedApi(
+        "api_51_alter_user_scram_credentials",
+        (BROKER, CONTROLLER),
+        is_forwarded=True,
+        are_denied=decided,
+        division=Division(
+            "upsertions", "results", weight_max=RECORDS_MAX, is_order=True, is_whole=True, counted_with="deletions"
+        ),
+    ),
     ApiKey.VOTE: ServedApi("api_52_vote", (CONTROLLER,)),
     ApiKey.BEGIN_QUORUM_EPOCH: ServedApi("api_53_begin_quorum_epoch", (CONTROLLER,)),
     ApiKey.END_QUORUM_EPOCH: ServedApi("api_54_end_quorum_epoch", (CONTROLLER,)),

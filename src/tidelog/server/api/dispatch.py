@@ -21,6 +21,7 @@ from tidelog.server.api.forwarding import forwarding
 from tidelog.server.api.long_requests import forget_lists, in_pieces, is_long, kept_bytes, let_go
 from tidelog.server.api.request_context import Handler, Phases, RequestContext
 from tidelog.server.api.rights import is_authorized
+from tidelog.server.api.throttling import FETCHED, Throttle, size_of_fetched
 from tidelog.server.api.tokens import TokenGate, read_elsewhere
 from tidelog.server.transport.listener_roles import CONTROLLER
 from tidelog.wire import RequestHeader, decode, decode_request_header, encode_response
@@ -30,6 +31,7 @@ from tidelog.wire.limits import lists_little
 if TYPE_CHECKING:
     from tidelog.server.api.ports import ServerApi
     from tidelog.server.api.slow_requests import SlowRequestLog
+    from tidelog.server.quotas.client_quotas import ClientQuotas
     from tidelog.server.settings.metrics import RequestMetrics, RequestTimes
     from tidelog.server.transport.server_connection import Answer, ServerConnection
 
@@ -55,6 +57,7 @@ class Dispatcher:
     Args:
         metrics: counts and times the requests; None for neither.
         slow_requests: told of those that took long; needs `metrics`.
+        quotas: those that are charged for what comes here; None where nodes connect.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Dispatcher:
         listener_role: str,
         metrics: RequestMetrics | None = None,
         slow_requests: SlowRequestLog | None = None,
+        quotas: ClientQuotas | None = None,
     ) -> None:
         self._node = node
         self._listener_role = listener_role
@@ -71,6 +75,7 @@ class Dispatcher:
         self._slow_ns = NEVER_NS if slow_requests is None else slow_requests.limit_ns
         self._handlers: dict[int, _Entry] = {}
         self._tokens = TokenGate(node, listener_role)
+        self._throttle = None if quotas is None else Throttle(quotas)
 
     def on_frame(self, frame: memoryview, connection: ServerConnection) -> Answer | Awaitable[Answer]:
         """Answer one request.
@@ -79,7 +84,10 @@ class Dispatcher:
             MalformedMessageError: the bytes are not a request; the connection is to be closed.
         """
         metrics = self._metrics
-        started_ns = 0 if metrics is None else perf_counter_ns()
+        throttle = self._throttle
+        if throttle is not None and not throttle.quotas.is_set:
+            throttle = None
+        started_ns = 0 if metrics is None and throttle is None else perf_counter_ns()
         header, position = decode_request_header(frame)
         key, version = header.api_key, header.api_version
         entry = self._handlers.get(key)
@@ -112,6 +120,8 @@ class Dispatcher:
             response = tokens.hold(known, handle, context, (frame, position))
         if response.__class__ is answer_type:
             state = None if token is None else self._node.consistency_state
+            if throttle is not None:
+                response = throttle.charge(known, context, response, len(frame), started_ns)
             answer = encode_response(key, version, header.correlation_id, response, state)
             if metrics is not None:
                 times = times_by_version[version] or self._times_of(known, version)
@@ -120,6 +130,8 @@ class Dispatcher:
                     self._log_slow(known, context, (len(frame), answer), started_ns, total_ns)
             return answer
         if response is None:
+            if throttle is not None:
+                throttle.charge(known, context, None, len(frame), started_ns)
             if metrics is not None:
                 total_ns = self._times_of(known, version).on_unanswered(connection.received_ns, started_ns)
                 if total_ns >= self._slow_ns:
@@ -167,9 +179,26 @@ class Dispatcher:
     def _answer_later(
         self, response: Awaitable[Any], known: Api, context: RequestContext, size_bytes: int, started_ns: int
     ) -> Awaitable[Answer]:
+        throttle = self._throttle
+        if throttle is not None and throttle.quotas.is_set:
+            response = self._charged(response, known, context, size_bytes, perf_counter_ns() - started_ns)
         if self._metrics is None:
             return self._answer_later_untimed(response, context)
         return self._answer_later_timed(response, known, context, size_bytes, started_ns)
+
+    async def _charged(
+        self, response: Awaitable[Any], known: Api, context: RequestContext, size_bytes: int, spent_ns: int
+    ) -> Any:
+        """The answer to a request that waited, after what it cost was charged."""
+        message = await response
+        fetched_bytes = 0
+        if known.key in FETCHED and message is not None:
+            if context.is_long:
+                fetched_bytes = await self._node.executor.compute(partial(size_of_fetched, message))
+            else:
+                fetched_bytes = size_of_fetched(message)
+        assert self._throttle is not None
+        return self._throttle.charge_later(known, context, message, (size_bytes, fetched_bytes), spent_ns)
 
     async def _answer_later_untimed(self, response: Awaitable[Any], context: RequestContext) -> Answer:
         message = await response
@@ -249,6 +278,8 @@ class Dispatcher:
         handle = module.handle
         if self._listener_role != CONTROLLER and served.is_forwarded:
             handle = forwarding(known, handle, getattr(module, "refused", None))
+        if self._throttle is not None:
+            handle = self._throttle.limiting(known, handle, getattr(module, "refused", None))
         if is_authorized(self._node) and key not in OPEN_TO_ALL:
             from tidelog.server.api.authorization import guarded
             from tidelog.server.api.needs import NEEDS

@@ -29,6 +29,7 @@ class Division(NamedTuple):
         earlier: how requests of earlier versions are divided, where they list in another field.
         waits_for_all: whether its pieces wait for something, and none is to wait for another.
         is_whole: what it lists counts together: its handler is given all of it, and does on another thread what it can.
+        counted_with: another field of the request that lists what counts with that, where `is_whole`.
     """
 
     listed: str
@@ -40,6 +41,7 @@ class Division(NamedTuple):
     earlier: Division | None = None
     waits_for_all: bool = False
     is_whole: bool = False
+    counted_with: str = ""
 
     def of(self, request: Any) -> Division:
         """The division for the version of this request."""
@@ -48,7 +50,8 @@ class Division(NamedTuple):
         return self.earlier
 
     def is_long(self, request: Any) -> bool:
-        return self._weight_within(request) > self.weight_max
+        beside = len(getattr(request, self.counted_with) or ()) if self.counted_with else 0
+        return self._weight_within(request) + beside > self.weight_max
 
     def _weight_within(self, message: Any) -> int:
         listed = getattr(message, self.listed) or ()
@@ -190,6 +193,10 @@ def ordered_topic(topic: Any) -> int:
 def ordered_partitions(topic: Any) -> int:
     count: int = max(topic.count, 1)
     return count  # of which few are new, mostly; nobody knows here
+
+
+def ordered_quotas(entry: Any) -> int:
+    return 1 + len(entry.entity) + len(entry.ops)
 
 
 def added_partitions(transaction: Any) -> int:

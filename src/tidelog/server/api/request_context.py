@@ -27,6 +27,8 @@ class RequestContext:
         is_long: it lists much: it is read, and its answer written, on another thread.
         kept: the memory that is counted for it, if it is long: for its handler to give back what it needs no more.
         forwarded_for: who asked the broker that sends it on (KIP-590); None for requests that nobody forwards.
+        is_exempt: no quota is charged for it: a node sent it.
+        throttle_ms: for how long its sender is to be held back, beside what it costs otherwise.
         reflects: how recent the metadata is that the answer reflects, where that is not what there is at its end.
     """
 
@@ -37,6 +39,8 @@ class RequestContext:
     reflects: ConsistencyState | None = None
     kept: Kept | None = None
     forwarded_for: Requester | None = None
+    is_exempt: bool = False
+    throttle_ms: int = 0
 
     @property
     def api_version(self) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar, cast
 
@@ -28,6 +28,7 @@ from tidelog.controller import (
     in_portions,
     leaves_pending_changes,
 )
+from tidelog.controller.values import FirstMetadata
 from tidelog.journal import Decision, Journal, LongDecision
 from tidelog.metadata import MetadataDraft, MetadataImage
 from tidelog.metadata.difference import records_between
@@ -108,7 +109,7 @@ class Controller:
             whether some are not of the log, but what a snapshot makes different.
         clock: tells when an entry of the account of losses is opened.
         listeners: told in their order.
-        first_levels: of features, for a metadata log that does not say any yet; None for those of this release.
+        first_metadata: for a metadata log that says nothing yet; None for the levels of this release.
 
     Attributes:
         unclean_elections: how many were committed while this was the active one.
@@ -122,7 +123,7 @@ class Controller:
         on_committed: OnCommitted,
         clock: Clock,
         listeners: Sequence[ControllerListener] = (),
-        first_levels: Mapping[str, int] | None = None,
+        first_metadata: FirstMetadata | None = None,
     ) -> None:
         self.journal: Journal[ControllerState] = Journal(
             state, not_active=Code.NOT_CONTROLLER, transactions=LOG_TRANSACTIONS
@@ -132,7 +133,7 @@ class Controller:
         self._on_committed = on_committed
         self._clock = clock
         self._listeners = listeners
-        self._first_levels = first_levels
+        self._first_metadata = first_metadata
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._published_end_offset = Offset(0)
         self._is_advancing = False
@@ -351,7 +352,7 @@ class Controller:
     # What to do about it.
 
     def _decide_bootstrap(self, state: ControllerState) -> Decision[None]:
-        return state.decide_bootstrap(self._first_levels)
+        return state.decide_bootstrap(self._first_metadata)
 
     def _advance(self) -> None:
         """Carry out what the journal owes, in its order. Never within itself: an append may commit at once."""

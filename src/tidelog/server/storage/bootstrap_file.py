@@ -1,7 +1,7 @@
-"""`bootstrap.checkpoint`: the levels of features that a new cluster begins at, as `storage format` was told.
+"""`bootstrap.checkpoint`: what a new cluster begins with, as `storage format` was told: levels of features, and users.
 
 It lies in the directory of the metadata log, in the format of a snapshot, as Kafka's does. The first controller that
-ever becomes active goes by it; from then on the metadata says the levels.
+ever becomes active goes by it; from then on the metadata says all that.
 
 Kafka: `BootstrapDirectory`, `BootstrapMetadata`.
 """
@@ -9,12 +9,13 @@ Kafka: `BootstrapDirectory`, `BootstrapMetadata`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.base.ports import Disk
+from tidelog.controller.values import FirstMetadata
 from tidelog.metadata.features import SUPPORTED_FEATURES, first_levels
 from tidelog.metadata.records.cluster import FeatureLevelRecord
+from tidelog.metadata.records.scram_credentials import UserScramCredentialRecord
 from tidelog.quorum.values import SnapshotId
 from tidelog.server.storage.metadata_snapshots import Snapshot, format_snapshot, parse_snapshot
 
@@ -24,24 +25,28 @@ NOTHING = SnapshotId(Offset(0), LeaderEpoch(0))
 logger = logging.getLogger("tidelog.server.metadata_files")
 
 
-def write_bootstrap_file(disk: Disk, directory: str, levels: Mapping[str, int], *, now_ms: int) -> None:
+def write_bootstrap_file(disk: Disk, directory: str, first: FirstMetadata, *, now_ms: int) -> None:
     """Return once it would survive a loss of power."""
-    records = tuple(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items())
+    levels = (FeatureLevelRecord(name=name, feature_level=level) for name, level in first.levels.items())
+    records = (*levels, *first.records)
     disk.write_atomically(f"{directory}/{BOOTSTRAP_FILE}", format_snapshot(Snapshot(NOTHING, records, None, now_ms)))
 
 
-def read_bootstrap_levels(disk: Disk, directory: str) -> dict[str, int]:
-    """The levels that a new cluster begins at: what the file says, and what this release begins at otherwise.
+def read_first_metadata(disk: Disk, directory: str) -> FirstMetadata:
+    """What a new cluster begins with: what the file says, and the levels of this release where it says none.
 
     Raises:
         CorruptLogError: it is damaged.
     """
     path = f"{directory}/{BOOTSTRAP_FILE}"
     if not disk.exists(path):
-        return first_levels({})
-    told = {}
+        return FirstMetadata(first_levels({}))
+    told: dict[str, int] = {}
+    others: list[object] = []
     for record in parse_snapshot(disk.read_bytes(path), NOTHING, path=path).records:
         if not isinstance(record, FeatureLevelRecord):
+            if isinstance(record, UserScramCredentialRecord):
+                others.append(record)
             continue
         name, level = record.name, record.feature_level
         lowest, highest = SUPPORTED_FEATURES.get(name, (0, 0))
@@ -49,4 +54,4 @@ def read_bootstrap_levels(disk: Disk, directory: str) -> dict[str, int]:
             logger.warning("%s: this release does not work at %s %s; a new cluster begins without", path, name, level)
         else:
             told[name] = level
-    return first_levels(told)
+    return FirstMetadata(first_levels(told), tuple(others))

@@ -14,6 +14,7 @@ from uuid import UUID
 from tidelog.base.errors import ConfigError, CorruptLogError
 from tidelog.base.ids import CLUSTER_METADATA, TopicPartition
 from tidelog.base.ports import Disk
+from tidelog.controller.values import FirstMetadata
 from tidelog.log import Log, LogConfig
 from tidelog.log.continuity import holds_whole_batch, is_unsynced
 from tidelog.log.files.leftovers import START_SUFFIX
@@ -22,7 +23,7 @@ from tidelog.log.recovery import TRUNCATED_SUFFIX, lost_segments
 from tidelog.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name, parse_file_name
 from tidelog.quorum import QuorumLog, QuorumState, format_quorum_state, parse_quorum_state
 from tidelog.quorum.state_file import NOTHING_VOTED
-from tidelog.server.storage.bootstrap_file import read_bootstrap_levels
+from tidelog.server.storage.bootstrap_file import read_first_metadata
 from tidelog.server.storage.checkpoints import Checkpoints
 from tidelog.server.storage.log_dir import LogDir
 from tidelog.server.storage.metadata_snapshots import MetadataSnapshots, Snapshot
@@ -226,9 +227,9 @@ class MetadataFiles:
             for path in truncation.kept_as:
                 self._disk.remove(path)
 
-    def read_bootstrap_levels(self) -> dict[str, int]:
-        """Of features, for a new cluster. Raises CorruptLogError, DiskError."""
-        return read_bootstrap_levels(self._disk, self._directory.path)
+    def read_first_metadata(self) -> FirstMetadata:
+        """What a new cluster begins with. Raises CorruptLogError, DiskError."""
+        return read_first_metadata(self._disk, self._directory.path)
 
     def write_quorum_state(self, state: QuorumState) -> None:
         """Return once it would survive a loss of power."""

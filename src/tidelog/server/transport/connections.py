@@ -19,6 +19,7 @@ from typing import Protocol
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.metadata.configs import broker as keys
 from tidelog.metadata.ip_overrides import parse_per_ip_overrides
+from tidelog.server.quotas.client_quotas import ClientQuotas
 from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.settings.log_lines import Seldom
 from tidelog.server.transport.server_connection import Closed, OnClosed, ServerConnection
@@ -37,6 +38,7 @@ class Refused(StrEnum):
 
     PER_IP = "per_ip"
     FILES = "files"
+    RATE = "rate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,9 @@ class Connections:
     Kafka. Above the limit for one address, or when files run short, the connection is closed at once.
     """
 
-    def __init__(self, limits: ConnectionLimits) -> None:
+    def __init__(self, limits: ConnectionLimits, quotas: ClientQuotas | None = None) -> None:
         self.limits = limits
+        self._quotas = quotas
         self.open: dict[ServerConnection, None] = {}  # by age: a set's order would differ from run to run
         self.accepted = 0
         self.refused: Counter[Refused] = Counter()
@@ -147,10 +150,20 @@ class Connections:
         self._held_up.remove(listens)
 
     def admit(
-        self, make: Callable[[OnClosed], ServerConnection], is_counted: bool, ip: str, descriptor: int
+        self,
+        make: Callable[[OnClosed], ServerConnection],
+        is_counted: bool,
+        ip: str,
+        descriptor: int,
+        *,
+        is_rated: bool = False,
     ) -> ServerConnection | None:
-        """The connection that was accepted, made by `make`; None if it is to be closed."""
-        refused = self._refusal(ip, descriptor, is_counted)
+        """The connection that was accepted, made by `make`; None if it is to be closed.
+
+        Args:
+            is_rated: whether `connection_creation_rate` is about it.
+        """
+        refused = self._refusal(ip, descriptor, is_counted) or self._excess(ip, is_rated)
         if refused is not None:
             self.refused[refused] += 1
             return None
@@ -179,6 +192,13 @@ class Connections:
             self._log_refused_connection(ip, f"it has {per_ip_max} connections already (max.connections.per.ip)")
             return Refused.PER_IP
         return None
+
+    def _excess(self, ip: str, is_rated: bool) -> Refused | None:
+        quotas = self._quotas
+        if not is_rated or quotas is None or not quotas.are_connections_limited or quotas.admits_connection(ip):
+            return None
+        self._log_refused_connection(ip, "more come from it than its quota permits (connection_creation_rate)")
+        return Refused.RATE
 
     def _log_refused_connection(self, ip: str, reason: str) -> None:
         suppressed = self._refused_log.suppressed()

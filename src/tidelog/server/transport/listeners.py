@@ -160,7 +160,7 @@ class Listeners:
                 listener.host or None,
                 listener.port,
                 backlog=max(self._config.listen_backlog, LISTEN_BACKLOG_MIN),
-                admit=partial(self._connections.admit, make, role == BROKER),
+                admit=partial(self._connections.admit, make, role == BROKER, is_rated=role_there == BROKER),
                 on_trouble=self._connections.on_trouble,
             )
         except NetworkError as error:

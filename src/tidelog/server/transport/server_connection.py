@@ -1,8 +1,9 @@
 """The shell of one inbound connection: bytes from the loop into frames, frames to dispatch, answers back in order.
 
-A request that waits holds those behind it on its connection, and no other. Reading stops when something
-comes behind one that waits, while the peer is slow to take its answers, and while there is no memory for what has begun
-to come; so what a connection may hold is one request, what came with the next one, one answer and the socket's buffers.
+A request that waits holds those behind it on its connection, and no other. Who exceeds a quota is answered first, and
+held back then (KIP-219). Reading stops when something comes behind a request that waits, or while its sender is held
+back; while the peer is slow to take its answers; and while there is no memory for what has begun to come. So what a
+connection may hold is one request, what came with the next one, one answer and the socket's buffers.
 What is more than its first 16 KiB is taken from what all have together (`connection_memory.py`).
 
 Kafka: `Processor`, `RequestChannel`.
@@ -103,6 +104,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_is_timed",
         "_is_unfinished",
         "_keeps_frame",
+        "_muted",
         "_on_closed",
         "_on_frame",
         "_outbox",
@@ -157,6 +159,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._closing = False
         self._closed: Closed | None = None
         self._keeps_frame = False
+        self._muted: asyncio.TimerHandle | None = None  # while it is, nothing is served
         self._idle_sweeps = 0
         self._is_unfinished = False
         self.received_ns = 0
@@ -184,6 +187,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._answering.cancel()
         if self._reading is not None:
             self._reading.cancel()
+        if self._muted is not None:
+            self._muted.cancel()
         on_closed, self._on_closed = self._on_closed, None
         if on_closed is not None:
             if self._transport is None and exc is not None:
@@ -230,6 +235,18 @@ class ServerConnection(asyncio.BufferedProtocol):
     def has_more(self) -> bool:
         """Whether something has come behind the request that is being served."""
         return self._receiver.pending_bytes > 0
+
+    def mute(self, delay_ms: int) -> None:
+        """Serve nothing that comes for so long. What is being answered is sent."""
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = asyncio.get_running_loop().call_later(delay_ms / 1000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self._idle_sweeps = 0
+        if self._transport is not None and not self._transport.is_closing() and not self._outbox:
+            self._serve()
 
     def keep_frame(self) -> Kept:
         """Leave the frame that is being served where it is until `let_frame_go`: nothing is read meanwhile.
@@ -319,7 +336,8 @@ class ServerConnection(asyncio.BufferedProtocol):
                 self.close()
             return
         was_unfinished, self._is_unfinished = self._is_unfinished, self._receiver.pending_bytes > 0
-        if self._answering is not None or (self._is_unfinished and not was_unfinished):
+        is_held_up = self._answering is not None or self._muted is not None
+        if is_held_up or (self._is_unfinished and not was_unfinished):
             self._idle_sweeps = 0
             return
         self._idle_sweeps += 1
@@ -346,7 +364,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         small_bytes = 0
         has_served = False
         try:
-            while self._answering is None and not self._closing and not self._write_paused:
+            while self._answering is None and self._muted is None and not self._closing and not self._write_paused:
                 if self._outbox or small_bytes >= COALESCE_BYTES_MAX:
                     self._write_small(small)
                     small_bytes = 0
@@ -376,6 +394,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._on_bug()
             return
         self._write_small(small)
+        if self._outbox and self._muted is not None:
+            self._write_out()  # who is held back has its answer first
         if (self._charged_bytes or self._receiver.needs_bytes) and not self._keeps_frame:
             self._await_memory(has_served)
         self._pause_or_resume_reading()
@@ -528,7 +548,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        is_full = self._answering is not None and (self._keeps_frame or self._receiver.pending_bytes > 0)
+        is_held_up = self._answering is not None or self._muted is not None
+        is_full = is_held_up and (self._keeps_frame or self._receiver.pending_bytes > 0)
         if is_full or self._outbox or self._write_paused or self._wanted_bytes or self._closing:
             if transport.is_reading():
                 transport.pause_reading()

@@ -1,0 +1,1 @@
+"""What clients may do in a second."""
