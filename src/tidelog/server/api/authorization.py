@@ -211,9 +211,8 @@ class Rows(NamedTuple):
     def _joined(self, answer: Any, asked: Asked, division: Division, rows: Sequence[Any]) -> Any:
         """One answer. Nobody waits for that of a Produce with acks=0, so it is None."""
         joined = blank(asked.known.response) if answer is None else answer
-        answered = (
-            getattr(joined, division.answered) if None in rows else []
-        )  # no rows at all may mean all that there is
+        # A handler that is asked for nothing may take that for all that there is.
+        answered = getattr(joined, division.answered) if None in rows else []
         if self.is_sorted:
             answered += [row for row in rows if row is not None]
         else:
@@ -308,8 +307,8 @@ class Answered(NamedTuple):
         return serve
 
     async def _look_later(self, answer: Awaitable[Any], node: ServerApi, request: Any, context: RequestContext) -> Any:
-        shown = self._looked_at(await answer, node, request, context)
-        return await shown if isinstance(shown, Awaitable) else shown
+        looked_at = self._looked_at(await answer, node, request, context)
+        return await looked_at if isinstance(looked_at, Awaitable) else looked_at
 
     def _looked_at(self, answer: Any, node: ServerApi, request: Any, context: RequestContext) -> Any:
         look = partial(self.look, Rights(node, context), request, answer, context.api_version)

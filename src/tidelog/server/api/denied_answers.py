@@ -46,6 +46,8 @@ def blank(cls: type[Any], **values: object) -> Any:
 def _nothing(spec: FieldSpec) -> object:
     """What Kafka sends for a number that is not known is -1."""
     wire_type = spec.type
+    if spec.name in CODES:
+        return 0
     if wire_type.kind == "fixed" and wire_type.code != "?":
         return -1
     if wire_type.kind == "struct":
