@@ -16,6 +16,7 @@ from tidelog.metadata.records.brokers import (
 )
 from tidelog.metadata.records.cluster import ClientQuotaRecord, ConfigRecord, FeatureLevelRecord, NoOpRecord
 from tidelog.metadata.records.controllers import RegisterControllerRecord
+from tidelog.metadata.records.delegation_tokens import DelegationTokenRecord, RemoveDelegationTokenRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
 RECOVERING = 1
@@ -48,6 +49,8 @@ class MetadataDelta:
         """Entries of the account that are new, changed, or forgotten."""
         self.changed_acls: set[UUID] = set()
         """Access rules that came, and those that went."""
+        self.changed_delegation_tokens: set[str] = set()
+        """Tokens that came, count until another time, or went."""
         self.are_client_quotas_changed = False
         self.are_features_changed = False
         self._draft = MetadataDraft(base)
@@ -83,6 +86,8 @@ class MetadataDelta:
                     self.changed_losses.add(LossId(TopicId(topic_id), PartitionIndex(index), LeaderEpoch(epoch)))
             case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
                 self.changed_acls.add(record.id)
+            case DelegationTokenRecord() | RemoveDelegationTokenRecord():
+                self.changed_delegation_tokens.add(record.token_id)
             case ClientQuotaRecord():
                 self.are_client_quotas_changed = True
             case FeatureLevelRecord():

@@ -16,6 +16,7 @@ from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, Partiti
 from tidelog.base.losses import Loss, LossId
 from tidelog.metadata.acls import Acl
 from tidelog.metadata.client_quotas import QuotaEntity
+from tidelog.metadata.delegation_tokens import DelegationToken
 
 
 class ResourceType(IntEnum):
@@ -148,6 +149,8 @@ class MetadataView(Protocol):
     def acls(self) -> Mapping[UUID, Acl]: ...
     @property
     def client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]: ...
+    @property
+    def delegation_tokens(self) -> Mapping[str, DelegationToken]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,8 @@ class MetadataImage:
     """The access rules by their ids."""
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
     """The quotas of clients, by whom they are for and by key."""
+    delegation_tokens: Mapping[str, DelegationToken] = field(default_factory=dict)
+    """By their ids; some may have expired since they were last swept."""
 
     @staticmethod
     def empty() -> MetadataImage:

@@ -18,6 +18,7 @@ from tidelog.metadata.records import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
     NoOpRecord,
@@ -27,6 +28,7 @@ from tidelog.metadata.records import (
     QuotaEntityPart,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
@@ -144,6 +146,20 @@ VECTORS: list[tuple[object, str]] = [
         f"01 12 00 | {TOPIC_HEX} 02 02 74 04 07 557365723a61 02 2a 03 02 | 00",
     ),
     (RemoveAccessControlEntryRecord(id=TOPIC), f"01 13 00 | {TOPIC_HEX} | 00"),
+    (
+        DelegationTokenRecord(
+            owner="User:a",
+            requester="User:b",
+            renewers=["User:c"],
+            issue_timestamp=1,
+            max_timestamp=3,
+            expiration_timestamp=2,
+            token_id="id",
+        ),
+        "01 0a 00 | 07 557365723a61 07 557365723a62 02 07 557365723a63 "
+        "0000000000000001 0000000000000003 0000000000000002 03 6964 | 00",
+    ),
+    (RemoveDelegationTokenRecord(token_id="id"), "01 1a 00 | 03 6964 | 00"),
 ]
 
 

@@ -22,6 +22,7 @@ from tidelog.metadata.records.cluster import (
 )
 from tidelog.metadata.records.codec import decode_record, encode_record
 from tidelog.metadata.records.controllers import RegisterControllerRecord
+from tidelog.metadata.records.delegation_tokens import DelegationTokenRecord, RemoveDelegationTokenRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "BrokerRegistrationChangeRecord",
     "ClientQuotaRecord",
     "ConfigRecord",
+    "DelegationTokenRecord",
     "EndTransactionRecord",
     "FeatureLevelRecord",
     "ForgottenLoss",
@@ -44,6 +46,7 @@ __all__ = [
     "RegisterBrokerRecord",
     "RegisterControllerRecord",
     "RemoveAccessControlEntryRecord",
+    "RemoveDelegationTokenRecord",
     "RemoveTopicRecord",
     "TopicRecord",
     "UnregisterBrokerRecord",

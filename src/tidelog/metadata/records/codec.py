@@ -30,6 +30,7 @@ from tidelog.metadata.records.cluster import (
     ProducerIdsRecord,
 )
 from tidelog.metadata.records.controllers import RegisterControllerRecord
+from tidelog.metadata.records.delegation_tokens import DelegationTokenRecord, RemoveDelegationTokenRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from tidelog.wire.compile import decode, encode
 from tidelog.wire.primitives import read_uvarint, uvarint
@@ -56,6 +57,8 @@ RECORD_TYPES: tuple[type[Any], ...] = (
     AccessControlEntryRecord,
     RemoveAccessControlEntryRecord,
     ClientQuotaRecord,
+    DelegationTokenRecord,
+    RemoveDelegationTokenRecord,
 )
 _BY_KEY = {layout_of(cls).api_key: cls for cls in RECORD_TYPES}
 
