@@ -5,18 +5,20 @@ Kafka: `QuorumController`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from tidelog.base.losses import LossId
 from tidelog.base.ports import Rng
+from tidelog.base.principals import Requester
 from tidelog.controller import (
     balancing,
     brokers,
     client_quotas,
     configs,
     controllers,
+    delegation_tokens,
     directory_assignments,
     early_fencing,
     elections,
@@ -31,6 +33,7 @@ from tidelog.controller import (
 )
 from tidelog.controller import topics as topic_decisions
 from tidelog.controller.client_quotas import AlteredQuotas, QuotasToAlter
+from tidelog.controller.delegation_tokens import CreatedToken, TokenToCreate
 from tidelog.controller.directory_assignments import ReplicaInDirectory
 from tidelog.controller.early_fencing import EarlyFence, Suspect, Suspicions
 from tidelog.controller.isr_changes import AlteredPartition, PartitionToAlter
@@ -64,10 +67,13 @@ from tidelog.controller.values import (
     UpdatedFeature,
 )
 from tidelog.journal import Decision, LongDecision
+from tidelog.metadata.configs.delegation_tokens import TOKEN_SECRET_KEY
 from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.image import ControllerImage, MetadataImage
+from tidelog.metadata.records.delegation_tokens import DelegationTokenRecord, RemoveDelegationTokenRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord, RemoveTopicRecord, TopicRecord
 from tidelog.metadata.topic_names import collision_key
+from tidelog.security.delegation_tokens import TokensByHmac
 
 
 class ControllerState:
@@ -92,6 +98,9 @@ class ControllerState:
         self.unclean_elections: list[UncleanElection] | None = None
         self.scans = PartitionScans(self.metadata)
         self._names_taken = {collision_key(name): name for name in self.metadata.topics_by_name}
+        self._tokens = TokensByHmac(settings.broker[TOKEN_SECRET_KEY])
+        for token_id in self.metadata.delegation_tokens:
+            self._tokens.add(token_id)
 
     def apply(self, record: object) -> None:
         """Take a record of the metadata log in."""
@@ -107,15 +116,20 @@ class ControllerState:
             topic = self.metadata.topics_by_id.get(TopicId(record.topic_id))
             if topic is not None:
                 self._names_taken.pop(collision_key(topic.name), None)
+        elif isinstance(record, DelegationTokenRecord):
+            self._tokens.add(record.token_id)
+        elif isinstance(record, RemoveDelegationTokenRecord):
+            self._tokens.remove(record.token_id)
         self.metadata.apply(record)
         self.scans.on_applied(record)
 
     def clone(self) -> ControllerState:
-        """O(topics), references only."""
+        """O(topics + delegation tokens), references only."""
         copy = ControllerState(self.settings)
         copy.metadata = self.metadata.clone()
         copy.scans = PartitionScans(copy.metadata)
         copy._names_taken = dict(self._names_taken)
+        copy._tokens = self._tokens.clone()
         return copy
 
     def fork(self) -> ControllerState:
@@ -331,6 +345,34 @@ class ControllerState:
     ) -> Decision[tuple[AlteredQuotas, ...]]:
         """Change quotas of clients, each entity on its own; results in the order of the request."""
         return client_quotas.decide_alter_client_quotas(self.metadata, entries, validate_only=validate_only)
+
+    def decide_create_token(
+        self, requester: Requester, to_create: TokenToCreate, *, rng: Rng, now_ms: int
+    ) -> Decision[CreatedToken]:
+        """Create a delegation token. `now_ms` is since 1970."""
+        return delegation_tokens.decide_create_token(
+            self.metadata, self.settings, requester, to_create, rng=rng, now_ms=now_ms
+        )
+
+    def decide_renew_token(
+        self, requester: Requester, hmac: bytes, *, period_ms: int | None, now_ms: int
+    ) -> Decision[int]:
+        """Have a delegation token count for longer. Returns until when; times are since 1970."""
+        return delegation_tokens.decide_renew_token(
+            self.metadata, self.settings, self._tokens, requester, hmac, period_ms=period_ms, now_ms=now_ms
+        )
+
+    def decide_expire_token(
+        self, requester: Requester, hmac: bytes, *, period_ms: int | None, now_ms: int
+    ) -> Decision[int]:
+        """Have a delegation token end, at once unless a period is named. Returns when; times are since 1970."""
+        return delegation_tokens.decide_expire_token(
+            self.metadata, self.settings, self._tokens, requester, hmac, period_ms=period_ms, now_ms=now_ms
+        )
+
+    def decide_sweep_tokens(self, token_ids: Iterable[str], *, now_ms: int) -> Decision[tuple[str, ...]]:
+        """Remove those of some delegation tokens that have expired; the reply is which. `now_ms` is since 1970."""
+        return delegation_tokens.decide_sweep_tokens(self.metadata, token_ids, now_ms=now_ms)
 
     def decide_update_features(
         self,

@@ -77,6 +77,8 @@ SHARE_VERSION_SERVED = 1
 
 TRANSACTIONS_SINCE = 13
 """The metadata.version from which on the metadata log may hold transactions (KIP-868)."""
+DELEGATION_TOKENS_SINCE = 14
+"""Likewise, delegation tokens (KIP-48)."""
 CONTROLLERS_SINCE = 28
 """The metadata.version from which on the metadata says which controllers registered (KIP-919). Kafka's is 15; releases
 of Tidelog that cannot read that record support levels up to 27. Below, the active controller alone knows of them."""
@@ -236,6 +238,11 @@ def replica_fetch_version(features: Mapping[str, int]) -> int:
 def knows_transactions(features: Mapping[str, int]) -> bool:
     """Whether the metadata log may hold transactions (KIP-868)."""
     return features.get(METADATA_VERSION_FEATURE, 0) >= TRANSACTIONS_SINCE
+
+
+def knows_delegation_tokens(features: Mapping[str, int]) -> bool:
+    """Whether the metadata log may hold delegation tokens."""
+    return features.get(METADATA_VERSION_FEATURE, 0) >= DELEGATION_TOKENS_SINCE
 
 
 def changes_metadata(low: int, high: int) -> bool:

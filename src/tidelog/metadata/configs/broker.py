@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidelog.metadata.configs.cluster import CLUSTER_CONFIGS
+from tidelog.metadata.configs.delegation_tokens import TOKEN_CONFIGS
 from tidelog.metadata.configs.groups import GROUP_CONSUMER_CONFIGS
 from tidelog.metadata.configs.key import (
     BOOLEAN,
@@ -576,5 +577,6 @@ BROKER_CONFIGS: tuple[ConfigKey[Any], ...] = (
     *SHARE_COORDINATOR_CONFIGS,
     *GROUP_SHARE_CONFIGS,
     *TLS_CONFIGS,
+    *TOKEN_CONFIGS,
     *UNSERVED_CONFIGS,
 )

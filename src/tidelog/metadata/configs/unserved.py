@@ -264,13 +264,6 @@ UNSERVED_CONFIGS: tuple[ConfigKey[Any], ...] = (
         _key("sasl.server.max.receive.size", INT, "524288"),
     ),
     *refused(
-        "delegation tokens are not served",
-        _key("delegation.token.expiry.check.interval.ms", LONG, "3600000"),
-        _key("delegation.token.expiry.time.ms", LONG, "86400000"),
-        _key("delegation.token.max.lifetime.ms", LONG, "604800000"),
-        _key("delegation.token.secret.key", PASSWORD, None),
-    ),
-    *refused(
         "nobody is refused for who they are: there is no authorizer",
         _key("authorizer.class.name", STRING, ""),
         _key("early.start.listeners", LIST, None),
