@@ -46,6 +46,12 @@ COMMANDS: dict[str, str | dict[str, str]] = {
         "describe": "tidelog.cli.configs:DescribeConfigs",
         "alter": "tidelog.cli.configs:AlterConfigs",
     },
+    "tokens": {
+        "create": "tidelog.cli.tokens:CreateToken",
+        "list": "tidelog.cli.tokens:ListTokens",
+        "renew": "tidelog.cli.tokens:RenewToken",
+        "expire": "tidelog.cli.tokens:ExpireToken",
+    },
     "elect": "tidelog.cli.elect:ElectLeaders",
     "reassign": {
         "plan": "tidelog.cli.reassign:PlanReassignment",
@@ -94,6 +100,7 @@ GROUP_HELP = {
     "losses": "See which records the cluster has lost, or may have, and who may still hold them.",
     "transactions": "See which transactions are open, and abort those that hang.",
     "configs": "See and change the settings of topics and brokers.",
+    "tokens": "Give jobs delegation tokens to log in with, and take them back.",
     "reassign": "Move partitions to other brokers.",
     "cluster": "See the brokers, and forget one that is gone.",
     "quorum": "See who keeps the metadata, and change who votes.",
