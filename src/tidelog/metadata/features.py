@@ -48,7 +48,7 @@ METADATA_VERSIONS: Mapping[int, MetadataVersion] = {
         MetadataVersion(11, "3.5-IV2", True),
         MetadataVersion(12, "3.6-IV0"),
         MetadataVersion(13, "3.6-IV1", True, "transactions of the metadata log (KIP-868)"),
-        MetadataVersion(14, "3.6-IV2", True),
+        MetadataVersion(14, "3.6-IV2", True, "delegation tokens (KIP-48)"),
         MetadataVersion(15, "3.7-IV0", True),
         MetadataVersion(16, "3.7-IV1"),
         MetadataVersion(17, "3.7-IV2", True, "log directories of brokers and replicas (KIP-858)"),

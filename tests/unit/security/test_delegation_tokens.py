@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from base64 import b64decode, b64encode
+from base64 import b64encode
 
 import pytest
 
@@ -20,7 +20,7 @@ from tidelog.security.delegation_tokens import (
     token_identity,
 )
 from tidelog.security.sasl_server import Identity
-from tidelog.security.scram import HASHES, ScramSecret
+from tidelog.security.scram import HASHES, ScramExchange, ScramSecret
 from tidelog.security.scram_server import ScramCredential, ScramServerExchange
 
 SECRET = "what all nodes share"
@@ -36,32 +36,28 @@ def test_the_hmac_is_kafkas() -> None:
 
 @pytest.mark.parametrize("mechanism", HASHES)
 def test_a_client_that_knows_the_hmac_logs_in(mechanism: str) -> None:
-    """As Java's client: the id is the user, the HMAC in base64 the password, and an extension says which."""
+    """The id is the user, the HMAC in base64 the password, and an extension says which."""
 
     def find(name: str, by_token: bool) -> ScramCredential | None:
         return token_credentials(IMAGE, SECRET, mechanism, name, 200) if by_token else None
 
-    def logs_in(password: bytes, first: bytes) -> Identity | None:
+    def logs_in(hmac: bytes, *, by_token: bool = True) -> Identity | None:
         server = ScramServerExchange(mechanism, find, "theirs", b"key")
-        secret = ScramSecret(mechanism, "an-id", b64encode(password).decode())
-        bare = first.removeprefix(b"n,,").decode()
-        answer = server.on_message(first).answer.decode()
-        salt, iterations = (part.split("=", 1)[1] for part in answer.split(",")[1:])
-        without_proof = f"c=biws,{answer.split(',')[0]}"
-        keys = secret.keys(b64decode(salt), int(iterations))
-        signed = ",".join((bare, answer, without_proof)).encode()
-        signature = secret.hmac(hashlib.new(secret.hash_name, keys.client_key).digest(), signed)
-        proof = bytes(one ^ other for one, other in zip(keys.client_key, signature, strict=True))
-        return server.on_message(f"{without_proof},p={b64encode(proof).decode()}".encode()).identity
+        secret = ScramSecret(mechanism, "an-id", b64encode(hmac).decode(), by_token=by_token)
+        client = ScramExchange(secret, "mine")
+        proof = client.on_answer(server.on_message(client.first_message()).answer)
+        assert proof is not None
+        last = server.on_message(proof)
+        assert client.on_answer(last.answer) is None
+        return last.identity
 
-    first = b"n,,n=an-id,r=mine,tokenauth=true"
-    known = logs_in(token_hmac(SECRET, "an-id"), first)
+    known = logs_in(token_hmac(SECRET, "an-id"))
     assert known is not None
     assert known.by_token
     with pytest.raises(SaslAuthenticationError):
-        logs_in(token_hmac("another secret", "an-id"), first)
+        logs_in(token_hmac("another secret", "an-id"))
     with pytest.raises(SaslAuthenticationError):  # it is no user
-        logs_in(token_hmac(SECRET, "an-id"), b"n,,n=an-id,r=mine")
+        logs_in(token_hmac(SECRET, "an-id"), by_token=False)
 
 
 def test_all_nodes_ask_with_the_same_salt() -> None:
