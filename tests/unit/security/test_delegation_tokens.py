@@ -41,8 +41,11 @@ def test_a_client_that_knows_the_hmac_logs_in(mechanism: str) -> None:
     def find(name: str, by_token: bool) -> ScramCredential | None:
         return token_credentials(IMAGE, SECRET, mechanism, name, 200) if by_token else None
 
+    def identify(name: str, by_token: bool) -> Identity | None:
+        return token_identity(IMAGE, name, 200) if by_token else Identity(name)
+
     def logs_in(hmac: bytes, *, by_token: bool = True) -> Identity | None:
-        server = ScramServerExchange(mechanism, find, "theirs", b"key")
+        server = ScramServerExchange(mechanism, find, "theirs", b"key", identify=identify)
         secret = ScramSecret(mechanism, "an-id", b64encode(hmac).decode(), by_token=by_token)
         client = ScramExchange(secret, "mine")
         proof = client.on_answer(server.on_message(client.first_message()).answer)
@@ -51,9 +54,7 @@ def test_a_client_that_knows_the_hmac_logs_in(mechanism: str) -> None:
         assert client.on_answer(last.answer) is None
         return last.identity
 
-    known = logs_in(token_hmac(SECRET, "an-id"))
-    assert known is not None
-    assert known.by_token
+    assert logs_in(token_hmac(SECRET, "an-id")) == Identity("alice", expires_at_ms=500, by_token=True)
     with pytest.raises(SaslAuthenticationError):
         logs_in(token_hmac("another secret", "an-id"))
     with pytest.raises(SaslAuthenticationError):  # it is no user
