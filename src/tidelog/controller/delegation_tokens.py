@@ -24,8 +24,6 @@ from tidelog.security.delegation_tokens import TokensByHmac, may_ask_for_tokens,
 
 PRINCIPALS_SIZE_BYTES_MAX = 32_767
 """Of the principals of one token together: its record has to find room beside others."""
-SWEPT_AT_ONCE_MAX = 1_000
-"""Tokens that one decision looks at, as Kafka's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +149,7 @@ def decide_expire_token(
 
 
 def decide_sweep_tokens(metadata: MetadataView, token_ids: Iterable[str], *, now_ms: int) -> Decision[tuple[str, ...]]:
-    """Remove those of some tokens that have expired; the reply is which. To be asked about `SWEPT_AT_ONCE_MAX`."""
+    """Remove those of some tokens that have expired; the reply is which. One may have been renewed meanwhile."""
     found = (metadata.delegation_tokens.get(token_id) for token_id in token_ids)
     expired = tuple(one.token_id for one in found if one is not None and one.is_expired(now_ms))
     return Decision(tuple(RemoveDelegationTokenRecord(token_id=token_id) for token_id in expired), expired)

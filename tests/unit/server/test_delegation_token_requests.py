@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -11,6 +13,8 @@ import pytest
 from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code
 from tidelog.base.principals import ANONYMOUS, Principal, Requester
+from tidelog.cli import app
+from tidelog.cli.command import FAILED
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
@@ -34,6 +38,7 @@ from tidelog.server.api.request_context import RequestContext
 from tidelog.server.membership.token_expiry import TokenExpiry
 from tidelog.server.node import Node
 from tidelog.server.settings.config import NodeConfig
+from tidelog.server.transport import server_connection
 from tidelog.server.transport.listener_roles import BROKER
 from tidelog.wire import ApiKey, RequestHeader
 from tidelog.wire.messages.api_38_create_delegation_token import (
@@ -219,6 +224,34 @@ def test_only_who_was_authenticated_and_not_by_a_token_asks() -> None:
         assert (await asking.describe(ANONYMOUS)).error_code == not_allowed
         assert (await asking.describe(ALICE, by_token=True)).error_code == not_allowed
         assert list(asking.node.image.delegation_tokens) == [created.token_id]
+
+    with_tokens(scenario)
+
+
+def test_the_commands_work_on_a_node(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    async def scenario(asking: Asking) -> None:
+        bootstrap = f"127.0.0.1:{asking.node.listeners.first.port}"
+
+        async def tokens(*arguments: str, status: int = 0) -> list[dict[str, Any]]:
+            command = ["tokens", *arguments, "--bootstrap", bootstrap, "--output", "json"]
+            assert await asyncio.to_thread(app.run, command) == status
+            return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+        await tokens("create", status=FAILED)  # nobody was authenticated
+        monkeypatch.setattr(server_connection, "ANONYMOUS", ALICE)
+        [created] = await tokens("create", "--renewer", "User:bob", "--max-lifetime", "3600")
+        token_id = created["token"]
+        assert created["hmac"] == b64encode(token_hmac(SECRET, token_id)).decode()
+        assert created["expires"] == created["max"]
+        [listed] = await tokens("list", "--owner", "User:bob")
+        assert listed | {"hmac": created["hmac"]} == created
+        assert await tokens("list", "--owner", "User:carol") == []
+        [renewed] = await tokens("renew", token_id, "--period", "60")
+        assert renewed["expires"] < created["expires"]
+        await tokens("renew", "another", status=FAILED)
+        [ended] = await tokens("expire", token_id)
+        assert ended["token"] == token_id
+        assert await tokens("list") == []
 
     with_tokens(scenario)
 
