@@ -50,7 +50,7 @@ class CreateToken:
     )
     max_lifetime: float | None = option(
         "--max-lifetime",
-        type=click.FloatRange(min=0, min_open=True),
+        type=click.FloatRange(min=0.001),
         default=None,
         metavar="SECONDS",
         help="How long it may last at most. By default as long as brokers allow: delegation.token.max.lifetime.ms.",
@@ -108,7 +108,7 @@ class RenewToken:
     token: str = argument(metavar="TOKEN")
     period: float | None = option(
         "--period",
-        type=click.FloatRange(min=0, min_open=True),
+        type=click.FloatRange(min=0.001),
         default=None,
         metavar="SECONDS",
         help="For how long from now on. By default as long as brokers allow: delegation.token.expiry.time.ms.",

@@ -95,6 +95,19 @@ def test_a_token_is_renewed_and_ended() -> None:
     run(work)
 
 
+def test_a_period_that_brokers_would_take_for_another_is_refused() -> None:
+    async def work(cluster: ModelCluster, admin: aio.Admin) -> None:
+        for ask in (
+            admin.create_delegation_token(max_lifetime_ms=0),
+            admin.renew_delegation_token(HMAC, period_ms=0),
+            admin.expire_delegation_token(HMAC, period_ms=-1),
+        ):
+            with pytest.raises(ValueError, match="or None"):
+                await ask
+
+    run(work)
+
+
 def test_tokens_are_described_the_oldest_first() -> None:
     async def work(cluster: ModelCluster, admin: aio.Admin) -> None:
         answer = describe.DescribeDelegationTokenResponse(tokens=[row("younger", 1_500), row()])

@@ -32,6 +32,7 @@ class AsyncTokenAdmin:
                 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: the connection was authenticated by a token, or not at all;
                 DELEGATION_TOKEN_AUTHORIZATION_FAILED; INVALID_PRINCIPAL_TYPE.
             UnsupportedVersionError: a broker is too old to create one for another owner (before 3.3).
+            ValueError: `max_lifetime_ms` is not above 0.
         """
         return await self._tokens().create(owner, renewers, max_lifetime_ms)
 
@@ -48,6 +49,7 @@ class AsyncTokenAdmin:
         Raises:
             KafkaError: DELEGATION_TOKEN_NOT_FOUND; DELEGATION_TOKEN_EXPIRED; DELEGATION_TOKEN_OWNER_MISMATCH; and as
                 `create_delegation_token`.
+            ValueError: `period_ms` is not above 0.
         """
         return await self._tokens().renew(hmac, period_ms)
 
@@ -63,6 +65,7 @@ class AsyncTokenAdmin:
 
         Raises:
             KafkaError: as `renew_delegation_token`.
+            ValueError: `period_ms` is below 0.
         """
         return await self._tokens().expire(hmac, period_ms)
 

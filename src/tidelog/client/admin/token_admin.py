@@ -31,6 +31,7 @@ class TokenAdmin:
                 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: the connection was authenticated by a token, or not at all;
                 DELEGATION_TOKEN_AUTHORIZATION_FAILED; INVALID_PRINCIPAL_TYPE.
             UnsupportedVersionError: a broker is too old to create one for another owner (before 3.3).
+            ValueError: `max_lifetime_ms` is not above 0.
         """
         return self._thread.run(
             self._async.create_delegation_token(owner=owner, renewers=renewers, max_lifetime_ms=max_lifetime_ms)
@@ -49,6 +50,7 @@ class TokenAdmin:
         Raises:
             KafkaError: DELEGATION_TOKEN_NOT_FOUND; DELEGATION_TOKEN_EXPIRED; DELEGATION_TOKEN_OWNER_MISMATCH; and as
                 `create_delegation_token`.
+            ValueError: `period_ms` is not above 0.
         """
         return self._thread.run(self._async.renew_delegation_token(hmac, period_ms=period_ms))
 
@@ -64,6 +66,7 @@ class TokenAdmin:
 
         Raises:
             KafkaError: as `renew_delegation_token`.
+            ValueError: `period_ms` is below 0.
         """
         return self._thread.run(self._async.expire_delegation_token(hmac, period_ms=period_ms))
 

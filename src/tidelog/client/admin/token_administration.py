@@ -47,6 +47,7 @@ class TokenAdministration:
         self._request_timeout_ms = request_timeout_ms
 
     async def create(self, owner: str | None, renewers: Iterable[str], max_lifetime_ms: int | None) -> TokenDescription:
+        _check_period("max_lifetime_ms", max_lifetime_ms, minimum=1)
         named = None if owner is None else parse_principal(owner)
         may_renew = tuple(map(parse_principal, renewers))
         request = CreateDelegationTokenRequest(
@@ -74,6 +75,7 @@ class TokenAdministration:
         return await self._cluster.retrying("create a delegation token", send_request)
 
     async def renew(self, hmac: bytes, period_ms: int | None) -> int:
+        _check_period("period_ms", period_ms, minimum=1)
         request = RenewDelegationTokenRequest(
             hmac=hmac, renew_period_ms=_THE_LONGEST if period_ms is None else period_ms
         )
@@ -86,6 +88,7 @@ class TokenAdministration:
         return await self._cluster.retrying("renew a delegation token", send_request)
 
     async def expire(self, hmac: bytes, period_ms: int | None) -> int:
+        _check_period("period_ms", period_ms, minimum=0)
         request = ExpireDelegationTokenRequest(
             hmac=hmac, expiry_time_period_ms=_AT_ONCE if period_ms is None else period_ms
         )
@@ -111,6 +114,12 @@ class TokenAdministration:
     async def _request(self, request: object, response: type[R], *, min_version: int = 0) -> R:
         connection = await self._cluster.any_broker()
         return await connection.request(request, response, timeout_ms=self._request_timeout_ms, min_version=min_version)
+
+
+def _check_period(name: str, period_ms: int | None, *, minimum: int) -> None:
+    """Brokers take what is lower for the longest period, or for none."""
+    if period_ms is not None and period_ms < minimum:
+        raise ValueError(f"{name}={period_ms}: it must be {minimum} or more, or None")
 
 
 def _described(row: DescribedDelegationToken) -> TokenDescription:
