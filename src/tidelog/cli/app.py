@@ -63,6 +63,12 @@ COMMANDS: dict[str, str | dict[str, str]] = {
         "set": "tidelog.cli.quotas:SetQuotas",
         "remove": "tidelog.cli.quotas:RemoveQuotas",
     },
+    "tokens": {
+        "create": "tidelog.cli.tokens:CreateToken",
+        "list": "tidelog.cli.tokens:ListTokens",
+        "renew": "tidelog.cli.tokens:RenewToken",
+        "expire": "tidelog.cli.tokens:ExpireToken",
+    },
     "elect": "tidelog.cli.elect:ElectLeaders",
     "reassign": {
         "plan": "tidelog.cli.reassign:PlanReassignment",
@@ -114,6 +120,7 @@ GROUP_HELP = {
     "acls": "See and change who may do what.",
     "users": "See and change who connects with a SCRAM password.",
     "quotas": "See and change what clients may do in a second.",
+    "tokens": "Give jobs delegation tokens to log in with, and take them back.",
     "reassign": "Move partitions to other brokers.",
     "cluster": "See the brokers, and forget one that is gone.",
     "quorum": "See who keeps the metadata, and change who votes.",

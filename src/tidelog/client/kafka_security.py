@@ -238,15 +238,15 @@ def _sasl(given: Mapping[str, str]) -> dict[str, object]:
         raise ConfigError(
             f"¶sasl.jaas.config: {mechanism} is for PlainLoginModule or ScramLoginModule, not {module.name}"
         )
-    if module.options.get("tokenauth", "").lower() == "true":
-        raise ConfigError("¶sasl.jaas.config: delegation tokens (tokenauth) are not supported")
     for name in ("username", "password"):
         if name not in module.options:
             raise ConfigError(f"¶sasl.jaas.config: {name} is missing in it")
+    by_token = module.options.get("tokenauth", "").lower() == "true" and module.name == "ScramLoginModule"
     return {
         "sasl_mechanism": mechanism,
         "sasl_username": module.options["username"],
         "sasl_password": module.options["password"],
+        **({"sasl_tokenauth": True} if by_token else {}),
     }
 
 

@@ -75,6 +75,7 @@ class CommonOptions(TypedDict, total=False):
     sasl_mechanism: SaslMechanism | None
     sasl_username: str | None
     sasl_password: str | None
+    sasl_tokenauth: bool
     sasl_oauth_token_callback: Callable[[], OAuthToken | Awaitable[OAuthToken]] | None
 
 
@@ -249,6 +250,9 @@ class CommonConfig:
     """The user, for PLAIN and SCRAM."""
     sasl_password: str | None = _secret()
     """The user's password."""
+    sasl_tokenauth: bool = False
+    """Whether, for SCRAM, `sasl_username` is the id of a delegation token, and `sasl_password` its HMAC in base64
+    (KIP-48)."""
     sasl_oauth_token_callback: Callable[[], OAuthToken | Awaitable[OAuthToken]] | None = None
     """Returns a token for OAUTHBEARER, or (token, good until, extensions): seconds since 1970, names to values. It may
     be async; a plain function is called in a thread. It is asked again before the token or the session ends."""

@@ -97,6 +97,8 @@ def _check_sasl(owner: str, where: str, config: CommonConfig, mechanism: str | N
         raise ConfigError(f"{where}: sasl_mechanism is missing: how does the client say who it is?")
     needs_token = mechanism == "OAUTHBEARER"
     what = f"{owner}(sasl_mechanism={mechanism!r})"
+    if config.sasl_tokenauth and not mechanism.startswith("SCRAM"):
+        raise ConfigError(f"{what}: sasl_tokenauth has no effect: a delegation token is shown by SCRAM")
     callback, username, password = config.sasl_oauth_token_callback, config.sasl_username, config.sasl_password
     if needs_token:
         if callback is None:
@@ -155,7 +157,7 @@ def _login(config: CommonConfig, clock: Clock, rng: Rng) -> SaslLogin:
     if config.sasl_mechanism == "PLAIN":
         return PlainLogin(username, password)
     assert config.sasl_mechanism is not None
-    return ScramLogin(ScramSecret(config.sasl_mechanism, username, password), rng)
+    return ScramLogin(ScramSecret(config.sasl_mechanism, username, password, by_token=config.sasl_tokenauth), rng)
 
 
 class PlainLogin:

@@ -6,13 +6,14 @@ Kafka: `QuorumController`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from tidelog.base.losses import LossId
 from tidelog.base.ports import Rng
+from tidelog.base.principals import Requester
 from tidelog.controller import (
     acls,
     balancing,
@@ -20,6 +21,7 @@ from tidelog.controller import (
     client_quotas,
     configs,
     controllers,
+    delegation_tokens,
     directory_assignments,
     early_fencing,
     elections,
@@ -35,6 +37,7 @@ from tidelog.controller import (
 )
 from tidelog.controller import topics as topic_decisions
 from tidelog.controller.client_quotas import AlteredQuotas, QuotasToAlter
+from tidelog.controller.delegation_tokens import CreatedToken, TokenToCreate
 from tidelog.controller.directory_assignments import ReplicaInDirectory
 from tidelog.controller.early_fencing import EarlyFence, Suspect, Suspicions
 from tidelog.controller.isr_changes import AlteredPartition, PartitionToAlter
@@ -71,11 +74,14 @@ from tidelog.controller.values import (
 )
 from tidelog.journal import Decision, LongDecision
 from tidelog.metadata.acls import Acl
+from tidelog.metadata.configs.delegation_tokens import TOKEN_SECRET_KEY
 from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.image import ControllerImage, MetadataImage
 from tidelog.metadata.records.acls import AccessControlEntryRecord, RemoveAccessControlEntryRecord, acl_of
+from tidelog.metadata.records.delegation_tokens import DelegationTokenRecord, RemoveDelegationTokenRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord, RemoveTopicRecord, TopicRecord
 from tidelog.metadata.topic_names import collision_key
+from tidelog.security.delegation_tokens import TokensByHmac
 
 
 class ControllerState:
@@ -101,6 +107,9 @@ class ControllerState:
         self.scans = PartitionScans(self.metadata)
         self._names_taken = {collision_key(name): name for name in self.metadata.topics_by_name}
         self._acls = Counter(self.metadata.acls.values())  # two ids may hold the same rule
+        self._tokens = TokensByHmac(settings.broker[TOKEN_SECRET_KEY])
+        for token_id in self.metadata.delegation_tokens:
+            self._tokens.add(token_id)
 
     def apply(self, record: object) -> None:
         """Take a record of the metadata log in."""
@@ -123,16 +132,21 @@ class ControllerState:
             self._acls[acl] -= 1
             if not self._acls[acl]:
                 del self._acls[acl]
+        elif isinstance(record, DelegationTokenRecord):
+            self._tokens.add(record.token_id)
+        elif isinstance(record, RemoveDelegationTokenRecord):
+            self._tokens.remove(record.token_id)
         self.metadata.apply(record)
         self.scans.on_applied(record)
 
     def clone(self) -> ControllerState:
-        """O(topics), references only."""
+        """O(topics + delegation tokens), references only."""
         copy = ControllerState(self.settings)
         copy.metadata = self.metadata.clone()
         copy.scans = PartitionScans(copy.metadata)
         copy._names_taken = dict(self._names_taken)
         copy._acls = Counter(self._acls)
+        copy._tokens = self._tokens.clone()
         return copy
 
     def fork(self) -> ControllerState:
@@ -360,6 +374,34 @@ class ControllerState:
     def decide_alter_scram_users(self, changes: Sequence[ScramUserChange]) -> Decision[tuple[AlteredScramUser, ...]]:
         """Set and remove passwords, each user on its own; results in the order in which users are first named."""
         return scram_users.decide_alter_scram_users(self.metadata, changes)
+
+    def decide_create_token(
+        self, requester: Requester, to_create: TokenToCreate, *, rng: Rng, now_ms: int
+    ) -> Decision[CreatedToken]:
+        """Create a delegation token. `now_ms` is since 1970."""
+        return delegation_tokens.decide_create_token(
+            self.metadata, self.settings, requester, to_create, rng=rng, now_ms=now_ms
+        )
+
+    def decide_renew_token(
+        self, requester: Requester, hmac: bytes, *, period_ms: int | None, now_ms: int
+    ) -> Decision[int]:
+        """Have a delegation token count for longer. Returns until when; times are since 1970."""
+        return delegation_tokens.decide_renew_token(
+            self.metadata, self.settings, self._tokens, requester, hmac, period_ms=period_ms, now_ms=now_ms
+        )
+
+    def decide_expire_token(
+        self, requester: Requester, hmac: bytes, *, period_ms: int | None, now_ms: int
+    ) -> Decision[int]:
+        """Have a delegation token end, at once unless a period is named. Returns when; times are since 1970."""
+        return delegation_tokens.decide_expire_token(
+            self.metadata, self.settings, self._tokens, requester, hmac, period_ms=period_ms, now_ms=now_ms
+        )
+
+    def decide_sweep_tokens(self, token_ids: Iterable[str], *, now_ms: int) -> Decision[tuple[str, ...]]:
+        """Remove those of some delegation tokens that have expired; the reply is which. `now_ms` is since 1970."""
+        return delegation_tokens.decide_sweep_tokens(self.metadata, token_ids, now_ms=now_ms)
 
     def decide_update_features(
         self,

@@ -16,6 +16,7 @@ from tidelog.metadata.records.brokers import (
 )
 from tidelog.metadata.records.cluster import ClientQuotaRecord, ConfigRecord, FeatureLevelRecord, NoOpRecord
 from tidelog.metadata.records.controllers import RegisterControllerRecord
+from tidelog.metadata.records.delegation_tokens import DelegationTokenRecord, RemoveDelegationTokenRecord
 from tidelog.metadata.records.scram_credentials import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
@@ -56,6 +57,8 @@ class MetadataDelta:
         """Access rules that came, and those that went."""
         self.changed_scram_users: set[ScramUser] = set()
         """Whose credentials came, changed or went."""
+        self.changed_delegation_tokens: set[str] = set()
+        """Tokens that came, count until another time, or went."""
         self.are_client_quotas_changed = False
         self.are_features_changed = False
         self._draft = MetadataDraft(base)
@@ -93,6 +96,8 @@ class MetadataDelta:
                 self.changed_acls.add(record.id)
             case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
                 self.changed_scram_users.add(scram_user_of(record))
+            case DelegationTokenRecord() | RemoveDelegationTokenRecord():
+                self.changed_delegation_tokens.add(record.token_id)
             case ClientQuotaRecord():
                 self.are_client_quotas_changed = True
             case FeatureLevelRecord():

@@ -43,6 +43,7 @@ from tidelog.metadata.records.cluster import (
     QuotaEntityPart,
 )
 from tidelog.metadata.records.controllers import RegisterControllerRecord
+from tidelog.metadata.records.delegation_tokens import RemoveDelegationTokenRecord, record_of_token
 from tidelog.metadata.records.scram_credentials import scram_record
 from tidelog.metadata.records.topics import NO_LEADER, PartitionRecord, RemoveTopicRecord, TopicRecord
 from tidelog.wire.messages.losses import entry_of
@@ -61,6 +62,7 @@ def records_between(base: MetadataImage, image: MetadataImage) -> Iterator[objec
     yield from _losses(base, image)
     yield from _acls(base, image)
     yield from _scram_credentials(base, image)
+    yield from _delegation_tokens(base, image)
 
 
 def _begins_anew(base: MetadataImage, image: MetadataImage) -> bool:
@@ -202,6 +204,17 @@ def _scram_credentials(base: MetadataImage, image: MetadataImage) -> Iterator[ob
     for user, credential in image.scram_credentials.items():
         if base.scram_credentials.get(user) != credential:
             yield scram_record(user, credential)
+
+
+def _delegation_tokens(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
+    if base.delegation_tokens is image.delegation_tokens:
+        return
+    for token_id in base.delegation_tokens:
+        if token_id not in image.delegation_tokens:
+            yield RemoveDelegationTokenRecord(token_id=token_id)
+    for token_id, token in image.delegation_tokens.items():
+        if base.delegation_tokens.get(token_id) != token:
+            yield record_of_token(token)
 
 
 def _configs(base: MetadataImage, image: MetadataImage) -> Iterator[object]:

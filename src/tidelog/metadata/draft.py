@@ -18,6 +18,7 @@ from tidelog.base.invariant import invariant
 from tidelog.base.losses import Loss, LossId
 from tidelog.metadata.acls import Acl
 from tidelog.metadata.client_quotas import QuotaEntity, quota_entity
+from tidelog.metadata.delegation_tokens import DelegationToken
 from tidelog.metadata.features import (
     CONTROLLERS_SINCE,
     ELIGIBLE_LEADERS_SINCE,
@@ -40,6 +41,7 @@ from tidelog.metadata.records import acls as acl_records
 from tidelog.metadata.records import brokers as broker_records
 from tidelog.metadata.records import cluster as cluster_records
 from tidelog.metadata.records import controllers as controller_records
+from tidelog.metadata.records import delegation_tokens as token_records
 from tidelog.metadata.records import scram_credentials as scram_records
 from tidelog.metadata.records import topics as topic_records
 from tidelog.metadata.scram_credentials import ScramCredential, ScramUser
@@ -60,6 +62,7 @@ class MetadataDraft:
         "client_quotas",
         "configs",
         "controllers",
+        "delegation_tokens",
         "features",
         "losses",
         "next_producer_id",
@@ -85,6 +88,7 @@ class MetadataDraft:
         self.next_producer_id = base.next_producer_id
         self.acls: dict[UUID, Acl] = base.acls  # type: ignore[assignment]
         self.scram_credentials: dict[ScramUser, ScramCredential] = base.scram_credentials  # type: ignore[assignment]
+        self.delegation_tokens: dict[str, DelegationToken] = base.delegation_tokens  # type: ignore[assignment]
         self._owned: set[str] = set()  # names of the mappings above that nobody else sees
         self._growing: dict[TopicId, list[PartitionImage]] = {}  # partitions that nobody else sees
 
@@ -107,6 +111,7 @@ class MetadataDraft:
             self.acls,
             self.client_quotas,
             self.scram_credentials,
+            self.delegation_tokens,
         )
 
     def clone(self) -> MetadataDraft:
@@ -286,6 +291,15 @@ class MetadataDraft:
         self._own("scram_credentials")
         del self.scram_credentials[user]
 
+    def apply_delegation_token(self, record: token_records.DelegationTokenRecord) -> None:
+        self._own("delegation_tokens")
+        self.delegation_tokens[record.token_id] = token_records.token_of(record)
+
+    def apply_remove_delegation_token(self, record: token_records.RemoveDelegationTokenRecord) -> None:
+        invariant(record.token_id in self.delegation_tokens, "no delegation token {} to remove", record.token_id)
+        self._own("delegation_tokens")
+        del self.delegation_tokens[record.token_id]
+
     def apply_no_op(self, record: object) -> None:
         """Only its offset matters."""
 
@@ -396,6 +410,8 @@ _APPLY: dict[type, Callable[[MetadataDraft, Any], None]] = {
     acl_records.RemoveAccessControlEntryRecord: MetadataDraft.apply_remove_acl,
     scram_records.UserScramCredentialRecord: MetadataDraft.apply_scram_credential,
     scram_records.RemoveUserScramCredentialRecord: MetadataDraft.apply_remove_scram_credential,
+    token_records.DelegationTokenRecord: MetadataDraft.apply_delegation_token,
+    token_records.RemoveDelegationTokenRecord: MetadataDraft.apply_remove_delegation_token,
     cluster_records.NoOpRecord: MetadataDraft.apply_losses,
     cluster_records.BeginTransactionRecord: MetadataDraft.apply_no_op,
     cluster_records.EndTransactionRecord: MetadataDraft.apply_no_op,

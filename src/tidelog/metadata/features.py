@@ -48,7 +48,7 @@ METADATA_VERSIONS: Mapping[int, MetadataVersion] = {
         MetadataVersion(11, "3.5-IV2", True, "SCRAM users (KIP-900)"),
         MetadataVersion(12, "3.6-IV0"),
         MetadataVersion(13, "3.6-IV1", True, "transactions of the metadata log (KIP-868)"),
-        MetadataVersion(14, "3.6-IV2", True),
+        MetadataVersion(14, "3.6-IV2", True, "delegation tokens (KIP-48)"),
         MetadataVersion(15, "3.7-IV0", True),
         MetadataVersion(16, "3.7-IV1"),
         MetadataVersion(17, "3.7-IV2", True, "log directories of brokers and replicas (KIP-858)"),
@@ -78,6 +78,8 @@ SHARE_VERSION_SERVED = 1
 SCRAM_SINCE = 11
 TRANSACTIONS_SINCE = 13
 """The metadata.version from which on the metadata log may hold transactions (KIP-868)."""
+DELEGATION_TOKENS_SINCE = 14
+"""Likewise, delegation tokens (KIP-48)."""
 CONTROLLERS_SINCE = 28
 """The metadata.version from which on the metadata says which controllers registered (KIP-919). Kafka's is 15; releases
 of Tidelog that cannot read that record support levels up to 27. Below, the active controller alone knows of them."""
@@ -237,6 +239,11 @@ def replica_fetch_version(features: Mapping[str, int]) -> int:
 def knows_transactions(features: Mapping[str, int]) -> bool:
     """Whether the metadata log may hold transactions (KIP-868)."""
     return features.get(METADATA_VERSION_FEATURE, 0) >= TRANSACTIONS_SINCE
+
+
+def knows_delegation_tokens(features: Mapping[str, int]) -> bool:
+    """Whether the metadata log may hold delegation tokens."""
+    return features.get(METADATA_VERSION_FEATURE, 0) >= DELEGATION_TOKENS_SINCE
 
 
 def changes_metadata(low: int, high: int) -> bool:

@@ -16,6 +16,7 @@ from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, Partiti
 from tidelog.base.losses import Loss, LossId
 from tidelog.metadata.acls import Acl
 from tidelog.metadata.client_quotas import QuotaEntity
+from tidelog.metadata.delegation_tokens import DelegationToken
 from tidelog.metadata.scram_credentials import ScramCredential, ScramUser
 
 
@@ -151,6 +152,8 @@ class MetadataView(Protocol):
     def client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]: ...
     @property
     def scram_credentials(self) -> Mapping[ScramUser, ScramCredential]: ...
+    @property
+    def delegation_tokens(self) -> Mapping[str, DelegationToken]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +185,8 @@ class MetadataImage:
     """The quotas of clients, by whom they are for and by key."""
     scram_credentials: Mapping[ScramUser, ScramCredential] = field(default_factory=dict)
     """What is kept of passwords, by mechanism and user."""
+    delegation_tokens: Mapping[str, DelegationToken] = field(default_factory=dict)
+    """By their ids; some may have expired since they were last swept."""
 
     @staticmethod
     def empty() -> MetadataImage:

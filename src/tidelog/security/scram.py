@@ -47,11 +47,13 @@ class ScramSecret:
 
     Args:
         mechanism: one of HASHES.
+        by_token: whether the user is the id of a delegation token, and the password its HMAC in base64 (KIP-48).
     """
 
-    def __init__(self, mechanism: str, username: str, password: str) -> None:
+    def __init__(self, mechanism: str, username: str, password: str, *, by_token: bool = False) -> None:
         self.mechanism = mechanism
         self.username = username
+        self.by_token = by_token
         self.hash_name = HASHES[mechanism]
         self._password = password.encode()
         self._derived: tuple[bytes, int, ScramKeys] | None = None
@@ -78,11 +80,12 @@ class ScramExchange:
 
     def __init__(self, secret: ScramSecret, nonce: str) -> None:
         self.mechanism = secret.mechanism
-        self.hint = f"as user {secret.username!r}: check sasl_username and sasl_password"
+        who = "delegation token" if secret.by_token else "user"
+        self.hint = f"as {who} {secret.username!r}: check sasl_username and sasl_password"
         self._secret = secret
         self._nonce = nonce
         name = secret.username.replace("=", "=3D").replace(",", "=2C")
-        self._first_bare = f"n={name},r={nonce}"
+        self._first_bare = f"n={name},r={nonce}{',tokenauth=true' if secret.by_token else ''}"
         self._signature: bytes | None = None
         self._is_verified = False
 

@@ -33,6 +33,9 @@ _CLIENT_FINAL = re.compile(
 FindCredential = Callable[[str, bool], ScramCredential | None]
 """(name, whether it is that of a delegation token) to what is kept of it; None for an unknown one."""
 
+Identify = Callable[[str, bool], Identity | None]
+"""The same, to who that is: a delegation token is its owner. None for what counts no more by now."""
+
 
 def credential_of(mechanism: str, password: str, salt: bytes, iterations: int) -> ScramCredential:
     """What to keep of a password. It takes as long as the iterations do: not for an event loop."""
@@ -55,6 +58,10 @@ def unknown_credential(mechanism: str, name: str, key: bytes) -> ScramCredential
     return ScramCredential(salt, stored_key, server_key, ITERATIONS_MIN)
 
 
+def _of_that_name(name: str, by_token: bool) -> Identity:
+    return Identity(name, by_token=by_token)
+
+
 class ScramServerExchange:
     """One authentication.
 
@@ -63,14 +70,24 @@ class ScramServerExchange:
         find_credential: what is kept of a user.
         nonce: never used before, and not to be guessed; printable, without commas.
         unknown_key: see `unknown_credential`.
+        identify: who a name is that has shown its proof.
     """
 
-    def __init__(self, mechanism: str, find_credential: FindCredential, nonce: str, unknown_key: bytes) -> None:
+    def __init__(
+        self,
+        mechanism: str,
+        find_credential: FindCredential,
+        nonce: str,
+        unknown_key: bytes,
+        *,
+        identify: Identify = _of_that_name,
+    ) -> None:
         self.mechanism = mechanism
         self._hash_name = HASHES[mechanism]
         self._find_credential = find_credential
         self._nonce = nonce
         self._unknown_key = unknown_key
+        self._identify = identify
         self._asked: tuple[re.Match[str], str, bytes, ScramCredential, Identity | None] | None = None
         self._is_over = False
 
@@ -98,7 +115,7 @@ class ScramServerExchange:
             raise refused(self.mechanism)
         by_token = ",tokenauth=true" in f"{first['extensions']},"
         found = self._find_credential(name, by_token)
-        known = None if found is None else Identity(name, by_token=by_token)
+        known = None if found is None else self._identify(name, by_token)
         credential = found or unknown_credential(self.mechanism, name, self._unknown_key)
         nonce = first["nonce"] + self._nonce
         answer = f"r={nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"

@@ -43,6 +43,7 @@ from tidelog.server.membership.leader_balancing import LeaderBalancing
 from tidelog.server.membership.loss_reports import LossReports
 from tidelog.server.membership.producer_ids import ProducerIds
 from tidelog.server.membership.replica_stops import ReplicaStops
+from tidelog.server.membership.token_expiry import TokenExpiry
 from tidelog.server.quorum.controller import Controller
 from tidelog.server.quorum.metadata_quorum import MetadataQuorum
 from tidelog.server.quorum.voter_requests import VoterRequests
@@ -420,6 +421,7 @@ class Node:
         if self.config.leader_balance_interval_seconds is not None:
             balancing = LeaderBalancing(self, interval_seconds=self.config.leader_balance_interval_seconds)
             self._upkeep.start(balancing.run())
+        self._upkeep.start(TokenExpiry(self, BrokerSettings.of(self.config.static), self.clock).run())
         if member.lifecycle is not None:
             self._not_ready = "it starts: it waits for a controller to register it, or its logs are being opened"
             await member.lifecycle.start()

@@ -20,7 +20,13 @@ from support.clients.wire_client import WireClient
 from support.nodes.node import NodeProcess, StartNode
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId
 from tidelog.base.losses import Loss, LossCause, ReplicaFate, ReplicaLoss
-from tidelog.metadata.records import ForgottenLoss, NoOpRecord, encode_record
+from tidelog.metadata.records import (
+    DelegationTokenRecord,
+    ForgottenLoss,
+    NoOpRecord,
+    RemoveDelegationTokenRecord,
+    encode_record,
+)
 from tidelog.records import BatchBuilder
 from tidelog.wire.messages.losses import entry_of
 
@@ -121,6 +127,37 @@ def test_kafka_passes_over_the_account_of_losses(tools: KafkaTools, tmp_path: Pa
     segment.write_bytes(builder.build(0, 1))
     said = dump(tools, [segment], "--cluster-metadata-decoder")
     assert re.findall(r'payload: {"type":"(\w+)"', said) == ["NO_OP_RECORD", "NO_OP_RECORD"]
+
+
+def test_kafka_decodes_delegation_tokens(tools: KafkaTools, tmp_path: Path) -> None:
+    token = DelegationTokenRecord(
+        owner="User:alice",
+        requester="User:bob",
+        renewers=["User:carol", "User:dave"],
+        issue_timestamp=TIMESTAMP_MS,
+        max_timestamp=TIMESTAMP_MS + 2,
+        expiration_timestamp=TIMESTAMP_MS + 1,
+        token_id="an-id",
+    )
+    builder = BatchBuilder()
+    for record in (token, RemoveDelegationTokenRecord(token_id="an-id")):
+        builder.append(TIMESTAMP_MS, None, encode_record(record))
+    segment = tmp_path / "00000000000000000000.log"
+    segment.write_bytes(builder.build(0, 1))
+    said = dump(tools, [segment], "--cluster-metadata-decoder")
+    came, went = (json.loads(payload) for payload in re.findall(r"payload: ({.*})$", said, re.MULTILINE))
+    assert came["type"] == "DELEGATION_TOKEN_RECORD"
+    assert came["data"] == {
+        "owner": "User:alice",
+        "requester": "User:bob",
+        "renewers": ["User:carol", "User:dave"],
+        "issueTimestamp": TIMESTAMP_MS,
+        "maxTimestamp": TIMESTAMP_MS + 2,
+        "expirationTimestamp": TIMESTAMP_MS + 1,
+        "tokenId": "an-id",
+    }
+    assert went["type"] == "REMOVE_DELEGATION_TOKEN_RECORD"
+    assert went["data"] == {"tokenId": "an-id"}
 
 
 def test_kafka_decodes_the_offsets_of_groups(own_node: NodeProcess, tools: KafkaTools) -> None:

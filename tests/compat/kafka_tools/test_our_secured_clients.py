@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from support.clients.kafka_tools import KafkaTools
-from support.clients.secured_kafka import KEY_PASSWORD, PASSWORD, SecuredKafka, sasl, token
+from support.clients.secured_kafka import KEY_PASSWORD, PASSWORD, TOKEN_SECRET, SecuredKafka, sasl, token
 from support.fixtures.certificates import missing_openssl
 from support.fixtures.waiting import wait_until
 from tidelog import (
@@ -18,6 +19,7 @@ from tidelog import (
     AuthenticationError,
     Consumer,
     Factory,
+    KafkaError,
     NewTopic,
     Producer,
     SaslAuthenticationError,
@@ -25,6 +27,8 @@ from tidelog import (
     TopicPartition,
     aio,
 )
+from tidelog.base.errors import Code
+from tidelog.security.delegation_tokens import token_hmac
 
 COUNT = 50
 UNPREPARED = "½ﬁ x"
@@ -122,6 +126,37 @@ def test_the_clients_of_event_loops_do_too(kafka: SecuredKafka, topic: str) -> N
 
     assert asyncio.run(work()) == [b"hello"]
     assert tokens > 3  # one for each connection, since it does not say until when it is good
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_delegation_token_logs_in_as_its_owner(kafka: SecuredKafka, topic: str, mechanism: str) -> None:
+    bootstrap, alice = kafka.bootstrap("SASL_SSL"), kafka.options("SASL_SSL", "PLAIN")
+    with Admin(bootstrap, **alice) as admin:
+        created = admin.create_delegation_token(renewers=["User:bob"], max_lifetime_ms=600_000)
+        assert (created.owner, created.requester, created.renewers) == ("User:alice", "User:alice", ("User:bob",))
+        assert created.hmac == token_hmac(TOKEN_SECRET, created.token_id)
+        wait_until(lambda: admin.describe_delegation_tokens(["User:bob"]) != [], "the broker knows the token")
+        assert created in admin.describe_delegation_tokens()
+        password = b64encode(created.hmac).decode()
+        token = {"sasl_mechanism": mechanism, "sasl_username": created.token_id, "sasl_password": password}
+        by_token = kafka.options("SASL_SSL", sasl_tokenauth=True, **token)
+        with Admin(bootstrap, **by_token) as other:
+            other.create_topics([NewTopic(topic, num_partitions=1)])
+            with pytest.raises(KafkaError) as error:
+                other.describe_delegation_tokens()
+            assert error.value.code == Code.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        assert admin.renew_delegation_token(created.hmac, period_ms=5_000) < created.expires_ms
+        admin.expire_delegation_token(created.hmac)
+        wait_until(lambda: created.token_id not in known(admin), "the broker forgets the token")
+        with (
+            Admin(bootstrap, **by_token) as other,
+            pytest.raises(SaslAuthenticationError, match=f"delegation token '{created.token_id}'"),
+        ):
+            other.list_topics()
+
+
+def known(admin: Admin) -> set[str]:
+    return {one.token_id for one in admin.describe_delegation_tokens()}
 
 
 def test_a_context_of_the_callers_own_is_used(kafka: SecuredKafka) -> None:

@@ -16,6 +16,7 @@ from tidelog.cli.ports import free_ports
 HOSTS = "DNS:localhost,IP:127.0.0.1"
 PASSWORD = "alice-secret"
 KEY_PASSWORD = "sesame"
+TOKEN_SECRET = "what all brokers share"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 RENEWED_MS = 2_000
 """How long sessions last on the listener RENEWED. Kafka renews none twice within a second."""
@@ -72,6 +73,7 @@ class SecuredKafka:
             "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
             "offsets.topic.num.partitions": "1",
             "transaction.state.log.num.partitions": "1",
+            "delegation.token.secret.key": TOKEN_SECRET,
             "ssl.keystore.type": "PEM",
             "ssl.truststore.type": "PEM",
             "ssl.keystore.location": str(broker.both),

@@ -52,6 +52,10 @@ def parse(options: dict[str, Any]) -> AdminConfig:
             SCRAM | {"security_protocol": "SASL_SSL", "sasl_oauth_token_callback": str},
             "sasl_oauth_token_callback has no effect",
         ),
+        (
+            SCRAM | {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_tokenauth": True},
+            "sasl_tokenauth has no effect: a delegation token is shown by SCRAM",
+        ),
         ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, "sasl_oauth_token_callback is missing"),
         (
             SCRAM

@@ -118,9 +118,9 @@ def test_values_are_read(scope: Scope, name: str, text: str, value: ConfigValue)
         ("topic", "remote.storage.enable", "true", "no tiered storage"),
         (
             "broker",
-            "delegation.token.secret.key",
+            "sasl.oauthbearer.client.credentials.client.secret",
             "x",
-            "delegation.token.secret.key: the value is not allowed; allowed: nothing",
+            "sasl.oauthbearer.client.credentials.client.secret: the value is not allowed; allowed: nothing",
         ),
         ("topic", "compression.type", "brotli", "uncompressed, gzip, snappy, lz4, zstd, producer"),
         ("topic", "compression.gzip.level", "0", "-1, 1, 2"),

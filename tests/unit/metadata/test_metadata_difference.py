@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from tidelog.base.principals import Principal
 from tidelog.metadata import (
     BrokerImage,
     ControllerImage,
@@ -21,6 +22,7 @@ from tidelog.metadata import (
     TopicImage,
 )
 from tidelog.metadata.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
+from tidelog.metadata.delegation_tokens import DelegationToken
 from tidelog.metadata.difference import records_between
 from tidelog.metadata.records import decode_record, encode_record
 from tidelog.metadata.scram_credentials import ScramCredential
@@ -102,6 +104,14 @@ def acls(draw: st.DrawFn) -> Acl:
 
 
 @st.composite
+def delegation_tokens(draw: st.DrawFn) -> dict[str, DelegationToken]:
+    alice, bob = Principal("User", "alice"), Principal("User", "bob")
+    ids = draw(st.sets(st.sampled_from(["a", "b", "c"])))
+    renewers = st.sampled_from([(), (bob,)])
+    return {one: DelegationToken(one, alice, bob, draw(renewers), 1, 9, draw(st.integers(2, 4))) for one in ids}
+
+
+@st.composite
 def images(draw: st.DrawFn) -> MetadataImage:
     topics = []
     for name in draw(st.lists(st.sampled_from(["a", "b", "c"]), unique=True)):
@@ -123,6 +133,7 @@ def images(draw: st.DrawFn) -> MetadataImage:
         last_offset=Offset(7),
         controllers={one: draw(controllers(one)) for one in draw(st.sets(IDS))},
         acls=draw(st.dictionaries(UUIDS, acls(), max_size=3)),
+        delegation_tokens=draw(delegation_tokens()),
         client_quotas=draw(st.dictionaries(QUOTA_ENTITIES, QUOTAS)),
         scram_credentials=draw(st.dictionaries(SCRAM_USERS, CREDENTIALS)),
     )

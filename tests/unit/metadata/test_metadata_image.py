@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 
 from tidelog.base.errors import InvariantBrokenError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId
+from tidelog.base.principals import Principal
 from tidelog.metadata import MetadataDelta, MetadataDraft, MetadataImage, ResourceKey, ResourceType
+from tidelog.metadata.delegation_tokens import DelegationToken
 from tidelog.metadata.records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     NoOpRecord,
     PartitionChangeRecord,
@@ -26,6 +29,7 @@ from tidelog.metadata.records import (
     QuotaEntityPart,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -176,6 +180,37 @@ def test_neither_records_nor_images_show_what_is_kept_of_passwords() -> None:
         assert not any(secret in text for secret in ("SALT", "STORED", "SERVER"))
 
 
+def test_a_delegation_token_comes_is_renewed_and_goes() -> None:
+    def record(expires_ms: int) -> DelegationTokenRecord:
+        return DelegationTokenRecord(
+            owner="User:alice ",
+            requester="User:b:c",
+            renewers=["User:d"],
+            issue_timestamp=1,
+            max_timestamp=9,
+            expiration_timestamp=expires_ms,
+            token_id="id",
+        )
+
+    delta, base = replayed(MetadataImage.empty(), record(5))
+    assert delta.changed_delegation_tokens == {"id"}
+    alice, bc, d = Principal("User", "alice "), Principal("User", "b:c"), Principal("User", "d")
+    token = DelegationToken("id", alice, bc, (d,), 1, 9, 5)
+    assert base.delegation_tokens == {"id": token}
+    assert [token.may_renew(one) for one in (alice, bc, d)] == [True, False, True]
+    assert all(map(token.concerns, (alice, bc, d)))
+    assert not token.concerns(Principal("User", "alice"))
+    assert not token.is_expired(5)
+    assert token.is_expired(6)
+    assert token._replace(expiry_timestamp_ms=20).is_expired(10)
+    _, renewed = replayed(base, record(7))
+    assert renewed.delegation_tokens["id"].expiry_timestamp_ms == 7
+    delta, image = replayed(renewed, RemoveDelegationTokenRecord(token_id="id"))
+    assert image.delegation_tokens == {}
+    assert delta.changed_delegation_tokens == {"id"}
+    assert base.delegation_tokens == {"id": token}
+
+
 def test_a_broker_comes_and_goes() -> None:
     registration = RegisterBrokerRecord(
         broker_id=1,
@@ -219,6 +254,7 @@ def test_the_offset_of_an_image_counts_control_records() -> None:
         UnregisterBrokerRecord(broker_id=1, broker_epoch=7),
         RemoveAccessControlEntryRecord(id=A),
         RemoveUserScramCredentialRecord(name="alice", mechanism=1),
+        RemoveDelegationTokenRecord(token_id="id"),
     ],
     ids=lambda record: type(record).__name__,
 )

@@ -18,6 +18,7 @@ from tidelog.metadata.records import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
     NoOpRecord,
@@ -27,6 +28,7 @@ from tidelog.metadata.records import (
     QuotaEntityPart,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -153,6 +155,20 @@ VECTORS: list[tuple[object, str]] = [
         "01 0b 00 | 03 6162 02 02 01 03 0203 02 04 00001000 | 00",
     ),
     (RemoveUserScramCredentialRecord(name="ab", mechanism=1), "01 16 00 | 03 6162 01 | 00"),
+    (
+        DelegationTokenRecord(
+            owner="User:a",
+            requester="User:b",
+            renewers=["User:c"],
+            issue_timestamp=1,
+            max_timestamp=3,
+            expiration_timestamp=2,
+            token_id="id",
+        ),
+        "01 0a 00 | 07 557365723a61 07 557365723a62 02 07 557365723a63 "
+        "0000000000000001 0000000000000003 0000000000000002 03 6964 | 00",
+    ),
+    (RemoveDelegationTokenRecord(token_id="id"), "01 1a 00 | 03 6964 | 00"),
 ]
 
 

@@ -35,6 +35,13 @@ def test_the_example_of_rfc_7677() -> None:
         client.on_answer(b"")
 
 
+def test_a_delegation_token_says_what_it_is() -> None:
+    """In what is signed, as Java's client writes it."""
+    client = ScramExchange(ScramSecret("SCRAM-SHA-256", "an-id", "secret", by_token=True), NONCE)
+    assert client.first_message() == b"n,,n=an-id,r=rOprNGfwEbeRWgbNEkqO,tokenauth=true"
+    assert client.hint == "as delegation token 'an-id': check sasl_username and sasl_password"
+
+
 class Server:
     """A server that stores what RFC 5802 says, and nothing else of a password."""
 

@@ -137,7 +137,13 @@ SHOWN = {
 """What leaves out what is denied, and says nothing of it."""
 SAYS_NOTHING = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
 """No place for an error, but beside directories."""
-ASKS_ITSELF = {ApiKey.DESCRIBE_CLUSTER}
+ASKS_ITSELF = {
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+}
 
 
 @pytest.mark.parametrize("is_long", [False, True])

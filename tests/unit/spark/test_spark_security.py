@@ -204,10 +204,11 @@ def test_tokens_come_by_a_client_secret_alone(key: str, value: str, says: str) -
         arguments(**{**given, f"sasl_oauthbearer_{key}": value})
 
 
-def test_delegation_tokens_are_refused() -> None:
-    config = f'{SCRAM[:-1]} tokenauth="true";'
-    with pytest.raises(ConfigError, match="delegation tokens"):
-        arguments(security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-256", sasl_jaas_config=config)
+def test_a_delegation_token_is_one_by_the_modules_own_word() -> None:
+    for written, by_token in (("true", True), ("TRUE", True), ("false", None)):
+        config = f'{SCRAM[:-1]} tokenauth="{written}";'
+        given = arguments(security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-256", sasl_jaas_config=config)
+        assert given.get("sasl_tokenauth") is by_token
 
 
 def test_nothing_shows_a_secret() -> None:

@@ -36,6 +36,7 @@ from tidelog.client.admin.log_dirs import LogDirDescription
 from tidelog.client.admin.loss_administration import LossAccount, LossReaders, ReaderResumption, keeper_of
 from tidelog.client.admin.lost_records import LostRecord, end_of, lost_records
 from tidelog.client.admin.reassignment import PartitionReassignment, ReassignmentOutcome
+from tidelog.client.admin.token_admin import TokenAdmin
 from tidelog.client.admin.transaction_admin import TransactionAdmin
 from tidelog.client.admin.user_admin import UserAdmin
 from tidelog.client.cluster import World
@@ -44,7 +45,7 @@ from tidelog.client.loop_thread import LoopThread
 from tidelog.client.options import AdminConfig, AdminOptions, parse_options
 
 
-class Admin(AclAdmin, TransactionAdmin, UserAdmin):
+class Admin(AclAdmin, TransactionAdmin, TokenAdmin, UserAdmin):
     """Creates, deletes and describes what a cluster holds.
 
         with Admin("127.0.0.1:9092") as admin:

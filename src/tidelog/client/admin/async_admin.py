@@ -12,6 +12,7 @@ from tidelog.base.ids import LeaderEpoch, TopicPartition
 from tidelog.client.admin.admin_messages import creatable, created, described, id_text
 from tidelog.client.admin.async_acl_admin import AsyncAclAdmin
 from tidelog.client.admin.async_replica_admin import AsyncReplicaAdmin
+from tidelog.client.admin.async_token_admin import AsyncTokenAdmin
 from tidelog.client.admin.async_transaction_admin import AsyncTransactionAdmin
 from tidelog.client.admin.async_user_admin import AsyncUserAdmin
 from tidelog.client.admin.cluster_administration import ClusterAdministration
@@ -63,7 +64,7 @@ _SPECIAL_OFFSETS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP, 
 _FIRST_DELETE_VERSION_WITH_STATES = 6
 
 
-class AsyncAdmin(AsyncAclAdmin, AsyncReplicaAdmin, AsyncTransactionAdmin, AsyncUserAdmin):
+class AsyncAdmin(AsyncAclAdmin, AsyncReplicaAdmin, AsyncTransactionAdmin, AsyncTokenAdmin, AsyncUserAdmin):
     """Creates, deletes and describes what a cluster holds.
 
         async with aio.Admin("127.0.0.1:9092") as admin:

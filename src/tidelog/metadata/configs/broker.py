@@ -6,6 +6,7 @@ from typing import Any
 
 from tidelog.metadata.configs.authorization import AUTHORIZATION_CONFIGS
 from tidelog.metadata.configs.cluster import CLUSTER_CONFIGS
+from tidelog.metadata.configs.delegation_tokens import TOKEN_CONFIGS
 from tidelog.metadata.configs.groups import GROUP_CONSUMER_CONFIGS
 from tidelog.metadata.configs.key import (
     BOOLEAN,
@@ -580,5 +581,6 @@ BROKER_CONFIGS: tuple[ConfigKey[Any], ...] = (
     *GROUP_SHARE_CONFIGS,
     *TLS_CONFIGS,
     *AUTHORIZATION_CONFIGS,
+    *TOKEN_CONFIGS,
     *UNSERVED_CONFIGS,
 )

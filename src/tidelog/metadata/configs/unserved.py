@@ -250,13 +250,6 @@ UNSERVED_CONFIGS: tuple[ConfigKey[Any], ...] = (
         _key("sasl.server.max.receive.size", INT, "524288"),
     ),
     *refused(
-        "delegation tokens are not served",
-        _key("delegation.token.expiry.check.interval.ms", LONG, "3600000"),
-        _key("delegation.token.expiry.time.ms", LONG, "86400000"),
-        _key("delegation.token.max.lifetime.ms", LONG, "604800000"),
-        _key("delegation.token.secret.key", PASSWORD, None),
-    ),
-    *refused(
         "listeners of controllers open at once, those of brokers once the access rules are known",
         _key("early.start.listeners", LIST, None),
     ),

@@ -22,6 +22,7 @@ from tidelog.metadata.records.cluster import (
 )
 from tidelog.metadata.records.codec import SECRET_RECORDS, decode_record, encode_record
 from tidelog.metadata.records.controllers import RegisterControllerRecord
+from tidelog.metadata.records.delegation_tokens import DelegationTokenRecord, RemoveDelegationTokenRecord
 from tidelog.metadata.records.scram_credentials import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
@@ -35,6 +36,7 @@ __all__ = [
     "BrokerRegistrationChangeRecord",
     "ClientQuotaRecord",
     "ConfigRecord",
+    "DelegationTokenRecord",
     "EndTransactionRecord",
     "FeatureLevelRecord",
     "ForgottenLoss",
@@ -46,6 +48,7 @@ __all__ = [
     "RegisterBrokerRecord",
     "RegisterControllerRecord",
     "RemoveAccessControlEntryRecord",
+    "RemoveDelegationTokenRecord",
     "RemoveTopicRecord",
     "RemoveUserScramCredentialRecord",
     "TopicRecord",

@@ -30,6 +30,7 @@ from tidelog.metadata.records.cluster import (
     ProducerIdsRecord,
 )
 from tidelog.metadata.records.controllers import RegisterControllerRecord
+from tidelog.metadata.records.delegation_tokens import DelegationTokenRecord, RemoveDelegationTokenRecord
 from tidelog.metadata.records.scram_credentials import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from tidelog.wire.compile import decode, encode
@@ -59,6 +60,8 @@ RECORD_TYPES: tuple[type[Any], ...] = (
     ClientQuotaRecord,
     UserScramCredentialRecord,
     RemoveUserScramCredentialRecord,
+    DelegationTokenRecord,
+    RemoveDelegationTokenRecord,
 )
 SECRET_RECORDS = (UserScramCredentialRecord,)
 """Whose bytes are not to be shown to anybody. As text they do not show what is secret."""

@@ -229,6 +229,16 @@ APIS: dict[int, ServedApi] = {
         are_denied=decided,
         division=orders("topics", "results", orders=ordered_partitions),
     ),
+    ApiKey.CREATE_DELEGATION_TOKEN: ServedApi(
+        "api_38_create_delegation_token", (BROKER, CONTROLLER), is_forwarded=True, are_denied=decided
+    ),
+    ApiKey.RENEW_DELEGATION_TOKEN: ServedApi(
+        "api_39_renew_delegation_token", (BROKER, CONTROLLER), is_forwarded=True, are_denied=decided
+    ),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: ServedApi(
+        "api_40_expire_delegation_token", (BROKER, CONTROLLER), is_forwarded=True, are_denied=decided
+    ),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: ServedApi("api_41_describe_delegation_token", (BROKER,), refuse=at_top),
     ApiKey.ELECT_LEADERS: ServedApi(
         "api_43_elect_leaders",
         (BROKER, CONTROLLER),

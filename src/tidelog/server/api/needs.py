@@ -64,6 +64,9 @@ DELETED_SHARE_OFFSETS = Division("topics", "responses")
 OF_NODES = (cluster(CLUSTER_ACTION),)
 """What only nodes ask each other."""
 
+OF_TOKENS = (InHandler("may_create, delegation_tokens"),)
+"""Whose a token is decides, beside the rules."""
+
 NEEDS: dict[int, Needs] = {
     ApiKey.PRODUCE: (PRODUCE_UNANSWERED, PRODUCE_TRANSACTIONAL, topic_rows(WRITE)),
     ApiKey.FETCH: (AtControllers(cluster(CLUSTER_ACTION), FETCH_BY_FOLLOWERS), InHandler("FetchReading")),
@@ -99,6 +102,10 @@ NEEDS: dict[int, Needs] = {
     ApiKey.DESCRIBE_ACLS: (cluster(DESCRIBE),),
     ApiKey.CREATE_ACLS: (cluster(ALTER, division=Division("creations", "results")),),
     ApiKey.DELETE_ACLS: (cluster(ALTER, division=Division("filters", "filter_results")),),
+    ApiKey.CREATE_DELEGATION_TOKEN: OF_TOKENS,
+    ApiKey.RENEW_DELEGATION_TOKEN: OF_TOKENS,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: OF_TOKENS,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: OF_TOKENS,
     ApiKey.DESCRIBE_CONFIGS: (DESCRIBED_CONFIGS,),
     ApiKey.ALTER_CONFIGS: (ALTERED_CONFIGS,),
     ApiKey.ALTER_REPLICA_LOG_DIRS: (MOVES,),
