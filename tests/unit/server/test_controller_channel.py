@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 
+from support.clients.wire_samples import sample
 from support.fixtures.scripted_broker import HANG_UP, SILENT, ScriptedBroker
 from support.fixtures.waiting import until
 from tidelog.base.errors import Code, KafkaError, NetworkError, UnsupportedVersionError
@@ -19,6 +20,7 @@ from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
 from tidelog.net.address import Address
 from tidelog.security.principal_data import decode_principal
+from tidelog.server.api.apis import APIS as SERVED
 from tidelog.server.api.envelopes import Envelope
 from tidelog.server.membership.controller_channel import ControllerChannel, says_not_controller
 from tidelog.wire import (
@@ -30,6 +32,7 @@ from tidelog.wire import (
     decode_request_header,
     encode_response,
 )
+from tidelog.wire.api import api
 from tidelog.wire.messages.api_19_create_topics import (
     CreatableTopic,
     CreatableTopicResult,
@@ -37,6 +40,7 @@ from tidelog.wire.messages.api_19_create_topics import (
     CreateTopicsResponse,
 )
 from tidelog.wire.messages.api_58_envelope import EnvelopeResponse
+from tidelog.wire.schema import layout_of
 
 SECONDS_MAX = 60.0
 LONG_MS = 60_000
@@ -271,6 +275,29 @@ def test_requests_of_one_lane_do_not_hold_up_another() -> None:
 def test_not_controller_is_found_wherever_it_stands() -> None:
     assert says_not_controller(NOT_HERE)
     assert not says_not_controller(DONE)
+
+
+def with_codes(message: Any) -> Iterator[Any]:
+    """The message and all rows in it, of those that have a code."""
+    if hasattr(message, "error_code"):
+        yield message
+    values = [getattr(message, spec.name) for spec in layout_of(type(message)).fields if spec.type.kind == "array"]
+    for row in (row for rows in values for row in rows or () if hasattr(row, "__layout__")):
+        yield from with_codes(row)
+
+
+@pytest.mark.parametrize("key", [key for key, served in SERVED.items() if served.is_forwardable], ids=str)
+def test_wherever_an_answer_says_that_this_is_not_the_controller_it_is_seen(key: int) -> None:
+    known = api(key)
+    for version in range(known.min_version, known.max_version + 1):
+        answer = sample(known.response, version)
+        rows = list(with_codes(answer))
+        assert rows
+        assert not says_not_controller(answer)
+        for row in rows:
+            before, row.error_code = row.error_code, Code.NOT_CONTROLLER
+            assert says_not_controller(answer)
+            row.error_code = before
 
 
 # Asked for a client.

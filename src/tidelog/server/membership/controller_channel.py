@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tidelog.base.errors import Code, KafkaError, NetworkError, refusal
@@ -275,8 +275,22 @@ def says_not_controller(response: object) -> bool:
 def _has_row_that_says_so(response: object) -> bool:
     if getattr(response, "error_code", Code.NONE) == Code.NOT_CONTROLLER:
         return True
-    values = [getattr(response, name) for name in getattr(response, "__slots__", ())]
-    return any(_has_row_that_says_so(row) for rows in values if isinstance(rows, list) for row in rows)
+    return any(
+        _has_row_that_says_so(row)
+        for name in _lists_with_codes(type(response))
+        for row in getattr(response, name) or ()
+    )
+
+
+@cache
+def _lists_with_codes(cls: type[Any]) -> tuple[str, ...]:
+    """The lists of a message, or of a row, whose rows have a code, or have such rows: there are many others."""
+    rows = {spec.name: spec.type.element.layout for spec in layout_of(cls).fields if spec.type.element is not None}
+    return tuple(name for name, layout in rows.items() if layout is not None and _has_code(layout.cls))
+
+
+def _has_code(cls: type[Any]) -> bool:
+    return any(spec.name == "error_code" for spec in layout_of(cls).fields) or bool(_lists_with_codes(cls))
 
 
 def _closed() -> NetworkError:
