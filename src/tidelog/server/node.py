@@ -70,6 +70,7 @@ from tidelog.server.transport.node_networks import NodeNetworks
 from tidelog.wire import ConsistencyState
 
 if TYPE_CHECKING:
+    from tidelog.server.api.request_context import RequestContext
     from tidelog.server.api.slow_requests import SlowRequestLog
     from tidelog.server.groups.group_lags import GroupLags
     from tidelog.server.observe.metrics_listener import MetricsListener
@@ -326,13 +327,18 @@ class Node:
         """An id that nobody was given before, over all restarts. Raises KafkaError: see `ProducerIds`."""
         return await self.joined.producer_ids.next()
 
-    async def create_topics(self, topics: Sequence[TopicToCreate]) -> tuple[CreateTopicResult, ...]:
+    async def create_topics(
+        self, topics: Sequence[TopicToCreate], context: RequestContext | None = None
+    ) -> tuple[CreateTopicResult, ...]:
         """Create topics, wherever the controller is; what was created can be written to when this returns.
+
+        Args:
+            context: of the request for which they are created; None for topics of this node's own.
 
         Raises:
             KafkaError: as `create_topics_here`, but NOT_CONTROLLER; REQUEST_TIMED_OUT where no controller answered.
         """
-        return await forwarding.create_topics(self, topics)
+        return await forwarding.create_topics(self, topics, context)
 
     async def create_topics_here(
         self, topics: Sequence[TopicToCreate], *, validate_only: bool = False
@@ -355,7 +361,7 @@ class Node:
         await self.caught_up()
         return created
 
-    async def create_topics_with_defaults(self, names: list[str]) -> None:
+    async def create_topics_with_defaults(self, names: list[str], context: RequestContext | None = None) -> None:
         """As a metadata request asks for. Whatever is refused shows in the image: the topic is not there.
 
         In portions that the quorum can follow, a few at a time; the first ones among which one fails are the last.
@@ -367,7 +373,7 @@ class Node:
         ]
         for start in range(0, len(portions), AUTO_CREATED_TOGETHER_MAX):
             together = portions[start : start + AUTO_CREATED_TOGETHER_MAX]
-            for created in await asyncio.gather(*map(self.create_topics, together)):
+            for created in await asyncio.gather(*(self.create_topics(one, context) for one in together)):
                 results += created
         refused = [one for one in results if one.code not in (Code.NONE, Code.TOPIC_ALREADY_EXISTS)]
         if refused:

@@ -239,6 +239,7 @@ APIS: dict[int, Api] = {
         Api(ApiKey.DESCRIBE_QUORUM, "DescribeQuorum", 0, 2, 0),
         Api(ApiKey.ALTER_PARTITION, "AlterPartition", 2, 3, 0),
         Api(ApiKey.UPDATE_FEATURES, "UpdateFeatures", 0, 2, 0),
+        Api(ApiKey.ENVELOPE, "Envelope", 0, 0, 0),
         Api(ApiKey.FETCH_SNAPSHOT, "FetchSnapshot", 0, 1, 0),
         Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, 0),
         Api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0),

@@ -14,6 +14,9 @@ FEW_BYTES_MAX = 256 << 10
 LISTED_BYTES_MAX = 8 << 20
 """Of a request that lists topics, partitions, groups or keys. A fetch of 100,000 partitions takes about half of it."""
 
+ENVELOPE_BYTES_MAX = LISTED_BYTES_MAX + FEW_BYTES_MAX
+"""Of a request that holds another one, and what there is to say about it."""
+
 ELEMENTS_MAX = 1 << 18
 """Values in the arrays of one request, and its tagged fields: six bytes of it may become a kilobyte of objects here and
 in the answer. A fetch of 100,000 partitions takes less than half of it."""
@@ -61,4 +64,6 @@ def request_size_bytes_max(api_key: int) -> int | None:
     """The largest request of an API, without its size; None for Produce: `socket.request.max.bytes` is its limit."""
     if api_key == ApiKey.PRODUCE:
         return None
+    if api_key == ApiKey.ENVELOPE:
+        return ENVELOPE_BYTES_MAX
     return FEW_BYTES_MAX if lists_little(api_key) else LISTED_BYTES_MAX

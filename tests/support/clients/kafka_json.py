@@ -11,6 +11,8 @@ OURS_TAG_MIN = 10_000
 """Tagged fields from here on are ours: Kafka carries them on, and shows them to nobody."""
 
 _NAMES = {"kraft_version_feature": "kRaftVersionFeature"}
+_BYTES = {"requestData", "responseData"}
+"""What are records here, so that nobody copies them, and bytes there."""
 
 
 def kafka_json(message: Any, version: int) -> dict[str, Any]:
@@ -29,7 +31,7 @@ def _struct(value: Any, layout: Layout, version: int) -> dict[str, Any]:
 def _field(value: Any, spec: FieldSpec, version: int) -> tuple[str, Any]:
     first, *rest = spec.name.split("_")
     name = _NAMES.get(spec.name) or first + "".join(word.capitalize() for word in rest)
-    if spec.type.kind == "records":  # which it leaves out
+    if spec.type.kind == "records" and name not in _BYTES:  # which it leaves out
         return name, ""
     return name, _value(value, spec.type, version)
 
@@ -45,6 +47,6 @@ def _value(value: Any, wire_type: WireType[Any], version: int) -> Any:
         return [_value(item, wire_type.element, version) for item in value]
     if wire_type.kind == "uuid":
         return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
-    if wire_type.kind == "bytes":
+    if wire_type.kind in ("bytes", "records"):
         return base64.b64encode(value).decode()
     return value

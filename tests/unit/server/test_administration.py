@@ -31,6 +31,7 @@ from tidelog.server.api.handlers.api_20_delete_topics import handle as delete_to
 from tidelog.server.api.record_deletion import RecordsToDelete, delete_records
 from tidelog.server.node import Node
 from tidelog.server.settings.config import NodeConfig
+from tidelog.server.transport.listener_roles import BROKER
 from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest
 
 T = TypeVar("T")
@@ -182,8 +183,9 @@ def test_settings_are_in_force_when_the_answer_comes_whatever_is_still_to_be_don
         creating = asyncio.ensure_future(node.create_topics([TopicToCreate("u", 3, 1)]))
         await asyncio.sleep(0)
         changes = [ConfigChange("retention.ms", ConfigOperation.SET, "77")]
+        context: Any = SimpleNamespace(api_version=1, listener_role=BROKER)
         (outcome,) = await alter_configs(
-            node, [Alteration(RESOURCE_TOPIC, "t", changes)], replaces_all=False, validate_only=False
+            node, [Alteration(RESOURCE_TOPIC, "t", changes)], context, replaces_all=False, validate_only=False
         )
         assert outcome.code is Code.NONE
         assert node.broker.partition("t", 0).log.config.retention_ms == 77

@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any
 
 import pytest
 
+from support.clients.wire_samples import sample
 from support.fixtures.scripted_broker import HANG_UP, SILENT, ScriptedBroker
 from support.fixtures.waiting import until
 from tidelog.base.errors import Code, KafkaError, NetworkError, UnsupportedVersionError
 from tidelog.base.ids import BrokerId, ClusterId
+from tidelog.base.ports import Executor
+from tidelog.base.principals import Principal, Requester
+from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
 from tidelog.net.address import Address
+from tidelog.security.principal_data import decode_principal
+from tidelog.server.api.apis import APIS as SERVED
+from tidelog.server.api.envelopes import Envelope
 from tidelog.server.membership.controller_channel import ControllerChannel, says_not_controller
-from tidelog.wire import ApiKey, ConsistencyState
+from tidelog.wire import (
+    NO_TOKEN_YET,
+    ApiKey,
+    ConsistencyState,
+    RequestHeader,
+    decode,
+    decode_request_header,
+    encode_response,
+)
+from tidelog.wire.api import api
 from tidelog.wire.messages.api_19_create_topics import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tidelog.wire.messages.api_58_envelope import EnvelopeResponse
+from tidelog.wire.schema import layout_of
 
 SECONDS_MAX = 60.0
 LONG_MS = 60_000
@@ -256,3 +275,163 @@ def test_requests_of_one_lane_do_not_hold_up_another() -> None:
 def test_not_controller_is_found_wherever_it_stands() -> None:
     assert says_not_controller(NOT_HERE)
     assert not says_not_controller(DONE)
+
+
+def with_codes(message: Any) -> Iterator[Any]:
+    """The message and all rows in it, of those that have a code."""
+    if hasattr(message, "error_code"):
+        yield message
+    values = [getattr(message, spec.name) for spec in layout_of(type(message)).fields if spec.type.kind == "array"]
+    for row in (row for rows in values for row in rows or () if hasattr(row, "__layout__")):
+        yield from with_codes(row)
+
+
+@pytest.mark.parametrize("key", [key for key, served in SERVED.items() if served.is_forwardable], ids=str)
+def test_wherever_an_answer_says_that_this_is_not_the_controller_it_is_seen(key: int) -> None:
+    known = api(key)
+    for version in range(known.min_version, known.max_version + 1):
+        answer = sample(known.response, version)
+        rows = list(with_codes(answer))
+        assert rows
+        assert not says_not_controller(answer)
+        for row in rows:
+            before, row.error_code = row.error_code, Code.NOT_CONTROLLER
+            assert says_not_controller(answer)
+            row.error_code = before
+
+
+# Asked for a client.
+
+HEADER = RequestHeader(ApiKey.CREATE_TOPICS, 7, 41, "the client", ConsistencyState("mine", 9))
+ALICE = Principal("User", "alice")
+
+
+async def ask_for(
+    channel: ControllerChannel, host: str = "192.0.2.7", version: int | None = None, executor: Executor | None = None
+) -> CreateTopicsResponse:
+    requester = Requester(ALICE, host, by_token=True)
+    envelope = Envelope(REQUEST, CreateTopicsResponse, HEADER, requester, executor or InlineExecutor())
+    return await channel.request(REQUEST, CreateTopicsResponse, timeout_ms=LONG_MS, version=version, envelope=envelope)
+
+
+def enclosed(answer: object, version: int = 7, correlation_id: int = 41) -> EnvelopeResponse:
+    pieces = encode_response(ApiKey.CREATE_TOPICS, version, correlation_id, answer, ConsistencyState("mine", 12))
+    return EnvelopeResponse(response_data=b"".join(pieces)[4:])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("192.0.2.7", bytes((192, 0, 2, 7))),
+        ("2001:db8::1", bytes.fromhex("20010db8000000000000000000000001")),
+        ("fe80::1%eth0", bytes.fromhex("fe800000000000000000000000000001")),
+        ("a name", bytes(4)),
+    ],
+)
+@pytest.mark.parametrize("version", [None, 7, 4])
+def test_what_is_asked_for_a_client_says_for_whom(host: str, address: bytes, version: int | None) -> None:
+    async def scenario(channel: ControllerChannel, leader: Leader, first: ScriptedBroker, _: ScriptedBroker) -> None:
+        first.on(ApiKey.ENVELOPE, lambda request, _: enclosed(DONE, version or 7))
+        leader.is_now(first)
+        assert await ask_for(channel, host, version) == DONE
+        (sent,) = first.messages(ApiKey.ENVELOPE)
+        assert decode_principal(sent.request_principal) == (ALICE, True)
+        assert sent.client_host_address == address
+        header, position = decode_request_header(sent.request_data)
+        state = HEADER.consistency_state if version != 4 else None  # its header has no place for it
+        assert header == HEADER._replace(api_version=version or 7, consistency_state=state)
+        assert decode(CreateTopicsRequest, sent.request_data, version or 7, position) == REQUEST
+        assert (first.client_ids[-1], first.tokens[-1]) == ("broker-1", NO_TOKEN_YET)
+        assert not first.messages(ApiKey.CREATE_TOPICS)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("version", [None, 4])
+def test_a_controller_of_an_earlier_release_is_asked_by_the_broker_as_such(version: int | None) -> None:
+    async def scenario(channel: ControllerChannel, leader: Leader, first: ScriptedBroker, _: ScriptedBroker) -> None:
+        del first.versions[ApiKey.ENVELOPE]
+        first.on(ApiKey.CREATE_TOPICS, lambda request, _: DONE)
+        leader.is_now(first)
+        assert await ask_for(channel, version=version) == DONE
+        assert [(key, of) for key, of, _ in first.requests[1:]] == [(ApiKey.CREATE_TOPICS, version or 7)]
+
+    run(scenario)
+
+
+def test_a_version_that_the_controller_does_not_serve_is_not_sent() -> None:
+    async def scenario(channel: ControllerChannel, leader: Leader, first: ScriptedBroker, _: ScriptedBroker) -> None:
+        first.versions[ApiKey.CREATE_TOPICS] = (2, 5)
+        first.on(ApiKey.ENVELOPE, lambda request, _: enclosed(DONE, 5))
+        leader.is_now(first)
+        assert await ask_for(channel) == DONE  # any version will do
+        with pytest.raises(UnsupportedVersionError):
+            await ask_for(channel, version=7)
+
+    run(scenario)
+
+
+def test_a_controller_that_is_none_any_more_says_so_in_the_envelope() -> None:
+    async def scenario(
+        channel: ControllerChannel, leader: Leader, first: ScriptedBroker, second: ScriptedBroker
+    ) -> None:
+        first.on(ApiKey.ENVELOPE, lambda request, _: EnvelopeResponse(error_code=Code.NOT_CONTROLLER))
+        second.on(ApiKey.ENVELOPE, lambda request, _: enclosed(DONE))
+        leader.is_now(first)
+        asking = asyncio.ensure_future(ask_for(channel))
+        while len(first.messages(ApiKey.ENVELOPE)) < 2:  # it is asked again while nobody else is known
+            await asyncio.sleep(0.001)
+        leader.is_now(second)
+        assert await asking == DONE
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (EnvelopeResponse(error_code=Code.UNSUPPORTED_VERSION), Code.UNSUPPORTED_VERSION),
+        (EnvelopeResponse(error_code=Code.STALE_METADATA), Code.STALE_METADATA),
+        (EnvelopeResponse(error_code=Code.INVALID_REQUEST), Code.UNKNOWN_SERVER_ERROR),
+        (EnvelopeResponse(error_code=Code.CLUSTER_AUTHORIZATION_FAILED), Code.UNKNOWN_SERVER_ERROR),
+        (EnvelopeResponse(error_code=Code.PRINCIPAL_DESERIALIZATION_FAILURE), Code.UNKNOWN_SERVER_ERROR),
+        (EnvelopeResponse(), Code.UNKNOWN_SERVER_ERROR),
+        (EnvelopeResponse(response_data=b"\0\0\0"), Code.UNKNOWN_SERVER_ERROR),
+        (EnvelopeResponse(response_data=b"\0\0\0\x29\0"), Code.UNKNOWN_SERVER_ERROR),
+        (enclosed(DONE, correlation_id=42), Code.UNKNOWN_SERVER_ERROR),
+    ],
+    ids=str,
+)
+def test_what_is_between_nodes_is_not_told_to_clients(answer: EnvelopeResponse, code: Code) -> None:
+    async def scenario(channel: ControllerChannel, leader: Leader, first: ScriptedBroker, _: ScriptedBroker) -> None:
+        first.on(ApiKey.ENVELOPE, lambda *_: answer)
+        leader.is_now(first)
+        with pytest.raises(KafkaError) as caught:
+            await ask_for(channel)
+        assert caught.value.code == code
+        assert len(first.messages(ApiKey.ENVELOPE)) == 1
+
+    run(scenario)
+
+
+def test_a_long_answer_is_read_on_another_thread() -> None:
+    class Counting(InlineExecutor):
+        count = 0
+
+        async def compute(self, work: Callable[[], Any]) -> Any:
+            self.count += 1
+            return work()
+
+    names = [f"a topic whose name is long, so that there is much to read: {number}" for number in range(1_000)]
+    long_one = CreateTopicsResponse(topics=[CreatableTopicResult(name=name) for name in names])
+
+    async def scenario(channel: ControllerChannel, leader: Leader, first: ScriptedBroker, _: ScriptedBroker) -> None:
+        executor, answers = Counting(), [enclosed(DONE), enclosed(long_one)]
+        first.on(ApiKey.ENVELOPE, lambda *_: answers.pop(0))
+        leader.is_now(first)
+        assert await ask_for(channel, executor=executor) == DONE
+        assert executor.count == 0
+        assert await ask_for(channel, executor=executor) == long_one
+        assert executor.count == 1
+
+    run(scenario)

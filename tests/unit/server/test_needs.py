@@ -87,6 +87,7 @@ GRANTS: dict[ApiKey, tuple[Grant, ...]] = {
     ApiKey.DESCRIBE_QUORUM: (on_cluster(DESCRIBE),),
     ApiKey.ALTER_PARTITION: NODES,
     ApiKey.UPDATE_FEATURES: (on_cluster(ALTER),),
+    ApiKey.ENVELOPE: NODES,
     ApiKey.FETCH_SNAPSHOT: NODES,
     ApiKey.DESCRIBE_PRODUCERS: (on_topics(READ),),
     ApiKey.BROKER_REGISTRATION: NODES,

@@ -402,11 +402,13 @@ def test_missing_topics_are_made_a_few_portions_at_a_time(monkeypatch: pytest.Mo
         under_way, seen = 0, list[tuple[int, int]]()
         create = node.create_topics
 
-        async def counted(topics: Sequence[TopicToCreate]) -> tuple[CreateTopicResult, ...]:
+        async def counted(
+            topics: Sequence[TopicToCreate], context: RequestContext | None
+        ) -> tuple[CreateTopicResult, ...]:
             nonlocal under_way
             under_way += 1
             seen.append((under_way, len(topics)))
-            created = await create(topics)
+            created = await create(topics, context)
             under_way -= 1
             return created
 

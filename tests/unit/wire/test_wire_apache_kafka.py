@@ -13,13 +13,15 @@ from support.clients.kafka_json import kafka_json
 from support.clients.kafka_peer import java_command
 from support.clients.kafka_records import RECORD_MESSAGES
 from support.clients.wire_samples import READ_BY_KAFKA_MESSAGES, sample
+from tidelog.security.principal_data import DefaultPrincipalData
 from tidelog.wire import decode, encode
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire_apache_kafka.txt"
 READER = Path(__file__).parents[2] / "support" / "clients" / "java" / "MessageReader.java"
 
-MESSAGES = [
+MESSAGES: list[tuple[str, type[Any], int]] = [
     *((f"org.apache.kafka.common.message.{cls.__name__}Data", cls, version) for cls, version in READ_BY_KAFKA_MESSAGES),
+    ("org.apache.kafka.common.message.DefaultPrincipalData", DefaultPrincipalData, 0),
     *RECORD_MESSAGES,
 ]
 IDS = [f"{name.rpartition('.')[2].removesuffix('Data')}-v{version}" for name, _, version in MESSAGES]

@@ -14,7 +14,8 @@ from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.controller import AlteredConfigs, ConfigChange, ConfigsToAlter, PartitionScan
 from tidelog.metadata import ResourceKey, ResourceType
 from tidelog.server.api.forwarding import send_to_controller
-from tidelog.server.api.request_context import code_of
+from tidelog.server.api.request_context import RequestContext, code_of
+from tidelog.server.transport.listener_roles import CONTROLLER
 
 if TYPE_CHECKING:
     from tidelog.server.api.ports import ServerApi
@@ -55,16 +56,16 @@ DONE = AlterationOutcome(Code.NONE, None)
 async def alter_configs(
     node: ServerApi,
     alterations: Sequence[Alteration],
+    context: RequestContext,
     *,
     replaces_all: bool,
     validate_only: bool,
-    is_forwarded: bool = True,
 ) -> list[AlterationOutcome]:
     """Change settings, each resource on its own; what was changed is in force at this broker when this returns.
 
     Args:
+        context: of the request; where a broker was asked and the active controller is elsewhere, that is asked in turn.
         replaces_all: what is not named goes back to its default.
-        is_forwarded: a broker was asked: where the active controller is elsewhere, it is asked in turn.
     """
     outcomes: dict[int, AlterationOutcome] = {}
     to_decide: dict[int, ConfigsToAlter] = {}
@@ -90,7 +91,7 @@ async def alter_configs(
     if to_decide:
         requested = tuple(to_decide.values())
         try:
-            decided = await _decide(node, requested, validate_only=validate_only, is_forwarded=is_forwarded)
+            decided = await _decide(node, requested, context, validate_only=validate_only)
             outcomes |= dict(zip(to_decide, decided, strict=True))
         except KafkaError as error:
             refused = AlterationOutcome(code_of(error, "AlterConfigs"), str(error))
@@ -99,9 +100,10 @@ async def alter_configs(
 
 
 async def _decide(
-    node: ServerApi, requested: tuple[ConfigsToAlter, ...], *, validate_only: bool, is_forwarded: bool
+    node: ServerApi, requested: tuple[ConfigsToAlter, ...], context: RequestContext, *, validate_only: bool
 ) -> list[AlterationOutcome]:
     """Have the controller decide, wherever it is. Raises KafkaError: it cannot be asked."""
+    is_forwarded = context.listener_role != CONTROLLER
     if not is_forwarded or node.active_controller is not None:
         try:
             scan = PartitionScan()
@@ -116,7 +118,7 @@ async def _decide(
             await node.caught_up()
             return [AlterationOutcome(one.code, one.message) for one in altered]
     request, response = _as_message(requested, validate_only)
-    answer = await send_to_controller(node, request, response)
+    answer = await send_to_controller(node, request, response, context, version=context.api_version)
     return [AlterationOutcome(Code(one.error_code), one.error_message) for one in answer.responses]
 
 

@@ -48,8 +48,9 @@ class ServedApi(NamedTuple):
         roles: of the listeners that serve it.
         module_of_controllers: of the handler at a listener of controllers, if that is another one: a Fetch there reads
             the metadata log.
-        is_forwarded: only the active controller decides it; a broker asks it in the client's place (KIP-590). Of
-            changed settings those of a broker's loggers are its own: see `alter_configs.py`.
+        is_forwarded: only the active controller decides it; a broker asks it in the client's place (KIP-590).
+        is_forwarded_in_part: what the active controller decides of it, its handler asks for. Of changed settings those
+            of a broker's loggers are its own: see `alter_configs.py`.
         refuse: it answers from the metadata as such, so it waits for the metadata that its token speaks of, whatever
             it asks for (the reads of KIP-1243): this says in its answer that the metadata did not come.
         are_denied: it does something else, and waits only where it would be refused for what this broker does not
@@ -63,6 +64,7 @@ class ServedApi(NamedTuple):
     roles: tuple[str, ...]
     module_of_controllers: str | None = None
     is_forwarded: bool = False
+    is_forwarded_in_part: bool = False
     refuse: Refuse | None = None
     are_denied: AreDenied | None = None
     division: Division | None = None
@@ -72,6 +74,11 @@ class ServedApi(NamedTuple):
     def is_known(self) -> bool:
         """Whether this release serves what it is part of."""
         return self.feature is None or SUPPORTED_FEATURES[self.feature][1] > 0
+
+    @property
+    def is_forwardable(self) -> bool:
+        """Whether controllers take it in an envelope."""
+        return self.is_forwarded or self.is_forwarded_in_part
 
     def module_at(self, listener_role: str) -> str:
         """Of the handler at a listener of a role."""
@@ -219,6 +226,7 @@ APIS: dict[int, ServedApi] = {
     ApiKey.ALTER_CONFIGS: ServedApi(
         "api_33_alter_configs",
         (BROKER, CONTROLLER),
+        is_forwarded_in_part=True,
         are_denied=decided,
         division=orders("resources", "responses", orders=lambda one: 1 + len(one.configs)),
     ),
@@ -254,6 +262,7 @@ APIS: dict[int, ServedApi] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: ServedApi(
         "api_44_incremental_alter_configs",
         (BROKER, CONTROLLER),
+        is_forwarded_in_part=True,
         are_denied=decided,
         division=orders("resources", "responses", orders=lambda one: 1 + len(one.configs)),
     ),
@@ -319,6 +328,7 @@ APIS: dict[int, ServedApi] = {
     ApiKey.UPDATE_FEATURES: ServedApi(
         "api_57_update_features", (BROKER, CONTROLLER), is_forwarded=True, are_denied=decided
     ),
+    ApiKey.ENVELOPE: ServedApi("api_58_envelope", (CONTROLLER,)),
     ApiKey.FETCH_SNAPSHOT: ServedApi("api_59_fetch_snapshot", (CONTROLLER,)),
     ApiKey.DESCRIBE_CLUSTER: ServedApi("api_60_describe_cluster", (BROKER, CONTROLLER), refuse=at_top),
     ApiKey.BROKER_REGISTRATION: ServedApi("api_62_broker_registration", (CONTROLLER,)),

@@ -29,6 +29,7 @@ from tidelog.wire.api import Api, ApiKey, api
 from tidelog.wire.limits import lists_little
 
 if TYPE_CHECKING:
+    from tidelog.base.principals import Requester
     from tidelog.server.api.ports import ServerApi
     from tidelog.server.api.slow_requests import SlowRequestLog
     from tidelog.server.quotas.client_quotas import ClientQuotas
@@ -45,7 +46,7 @@ Kafka reads on regardless, taking the rest of the null for the next fields, and 
 """
 
 
-_Entry = tuple[Api, type[Any], Handler, "list[RequestTimes | None]"]
+Entry = tuple[Api, type[Any], Handler, "list[RequestTimes | None]"]
 """An API that was asked for: how it is answered, and what counts it, by version."""
 
 NEVER_NS = 1 << 62
@@ -73,12 +74,17 @@ class Dispatcher:
         self._metrics = metrics
         self._slow_requests = slow_requests
         self._slow_ns = NEVER_NS if slow_requests is None else slow_requests.limit_ns
-        self._handlers: dict[int, _Entry] = {}
+        self._handlers: dict[int, Entry] = {}
         self._tokens = TokenGate(node, listener_role)
         self._throttle = None if quotas is None else Throttle(quotas)
 
-    def on_frame(self, frame: memoryview, connection: ServerConnection) -> Answer | Awaitable[Answer]:
+    def on_frame(
+        self, frame: memoryview, connection: ServerConnection, forwarded_for: Requester | None = None
+    ) -> Answer | Awaitable[Answer]:
         """Answer one request.
+
+        Args:
+            forwarded_for: who asked the broker on whose connection it came; None if it came by itself.
 
         Raises:
             MalformedMessageError: the bytes are not a request; the connection is to be closed.
@@ -99,6 +105,8 @@ class Dispatcher:
         if key == ApiKey.METADATA and known.is_flexible(version) and bytes(frame[position:]) in LIBRDKAFKA_ALL_TOPICS:
             position += 3
         context = RequestContext(header, connection, self._listener_role)
+        if forwarded_for is not None:
+            context.forwarded_for = forwarded_for
         try:
             request = decode(
                 known.request, frame, version, position, ignores_trailing_bytes=True, elements_max=ELEMENTS_AT_ONCE_MAX
@@ -140,7 +148,7 @@ class Dispatcher:
         return self._answer_later(response, known, context, len(frame), started_ns)
 
     def _answer_long(
-        self, entry: _Entry, context: RequestContext, frame: memoryview, position: int, started_ns: int
+        self, entry: Entry, context: RequestContext, frame: memoryview, position: int, started_ns: int
     ) -> Awaitable[Answer]:
         """The answer to a request that takes long to read, or to look at."""
         known, _, handle, _ = entry
@@ -265,7 +273,7 @@ class Dispatcher:
             known, context.header, context.connection.peer, phases, (size_bytes, _size_bytes(answer))
         )
 
-    def _load(self, key: int, header: RequestHeader) -> _Entry:
+    def _load(self, key: int, header: RequestHeader) -> Entry:
         served = APIS.get(key)
         if served is None or not served.is_known or not is_served(served.roles, self._listener_role):
             # The protocol has no answer for an API that the peer was not offered.
@@ -276,6 +284,11 @@ class Dispatcher:
         module = import_module(f"tidelog.server.api.handlers.{name}")
         known = api(key)
         handle = module.handle
+        if key == ApiKey.ENVELOPE:
+            from tidelog.server.api.embedded_requests import EmbeddedRequests
+
+            embedded = EmbeddedRequests(self._node, self._listener_role, self._metrics, self._slow_requests)
+            handle = partial(handle, embedded)
         if self._listener_role != CONTROLLER and served.is_forwarded:
             handle = forwarding(known, handle, getattr(module, "refused", None))
         if self._throttle is not None:
@@ -285,7 +298,7 @@ class Dispatcher:
             from tidelog.server.api.needs import NEEDS
 
             handle = guarded(known, handle, NEEDS[key])
-        entry: _Entry = (known, known.response, handle, [None] * (known.max_version + 1))
+        entry: Entry = (known, known.response, handle, [None] * (known.max_version + 1))
         self._handlers[key] = entry
         return entry
 

@@ -1,5 +1,8 @@
 """What only the active controller can decide, asked of a broker: the broker asks it in the client's place (KIP-590).
 
+The controller is told whose request it is, so that it decides by what the client may do: see `envelopes.py`. One of an
+earlier release is asked by the broker as such.
+
 A client goes to any broker, and learns nothing of which node leads the quorum, or that another one does meanwhile. It
 is answered once this broker's own metadata shows what was done: whoever made a topic sees it here (KIP-1243).
 
@@ -52,7 +55,7 @@ def forwarding(known: Api, handle: Handler, refused: Refuse | None) -> Handler:
             if not says_not_controller(answer):
                 return answer
         try:
-            return await send_to_controller(node, request, known.response, version=context.api_version)
+            return await send_to_controller(node, request, known.response, context, version=context.api_version)
         except KafkaError as error:
             logger.debug("%s: %s: %s", known.name, error.code.name, error)
             if refused is not None:
@@ -62,19 +65,36 @@ def forwarding(known: Api, handle: Handler, refused: Refuse | None) -> Handler:
     return serve
 
 
-async def send_to_controller(node: ServerApi, request: Any, response: type[Any], *, version: int | None = None) -> Any:
+async def send_to_controller(
+    node: ServerApi,
+    request: Any,
+    response: type[Any],
+    context: RequestContext | None = None,
+    *,
+    version: int | None = None,
+) -> Any:
     """Ask the active controller, and return its answer once this broker has applied all that it reflects.
+
+    Args:
+        context: of what a client asked, so that this has to be asked; None for what the broker wants for itself.
+        version: of the request; by default the highest that both sides have.
 
     Raises:
         KafkaError: REQUEST_TIMED_OUT: within the request's time there was no answer, or this broker did not come so
             far; whether it was done is not known. So it is where nobody has led the quorum for `LEADERLESS_MS_MAX`: the
             text says who of it answers. UNSUPPORTED_VERSION: the controller does not serve this version.
+            UNKNOWN_SERVER_ERROR: it does not let this broker ask for its clients.
     """
     if node.failure.done():
         raise refusal(Code.NOT_CONTROLLER, node.failure.result())
     timeout_ms = max(getattr(request, "timeout_ms", TIMEOUT_MS), TIMEOUT_MS_MIN)
     deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
     request_class = type(request).__name__  # what takes long, as a voter that has to catch up, holds up only its like
+    envelope = None
+    if context is not None:
+        from tidelog.server.api.envelopes import Envelope
+
+        envelope = Envelope(request, response, context.header, context.requester, node.executor)
     answer = await node.channel.request(
         request,
         response,
@@ -82,6 +102,7 @@ async def send_to_controller(node: ServerApi, request: Any, response: type[Any],
         version=version,
         request_class=request_class,
         leaderless_ms_max=LEADERLESS_MS_MAX,
+        envelope=envelope,
     )
     try:
         async with asyncio.timeout_at(deadline):
@@ -94,8 +115,13 @@ async def send_to_controller(node: ServerApi, request: Any, response: type[Any],
     return answer
 
 
-async def create_topics(node: ServerApi, topics: Sequence[TopicToCreate]) -> tuple[CreateTopicResult, ...]:
+async def create_topics(
+    node: ServerApi, topics: Sequence[TopicToCreate], context: RequestContext | None = None
+) -> tuple[CreateTopicResult, ...]:
     """Have topics created, wherever the controller is; what was created is known at this broker when this returns.
+
+    Args:
+        context: of the request for which they are created; None for topics of the broker's own.
 
     Raises:
         KafkaError: as `send_to_controller`, or what keeps a controller that is here from it.
@@ -109,7 +135,7 @@ async def create_topics(node: ServerApi, topics: Sequence[TopicToCreate]) -> tup
     from tidelog.wire.messages.api_19_create_topics import CreateTopicsRequest, CreateTopicsResponse
 
     request = CreateTopicsRequest(topics=[_creatable(topic) for topic in topics], timeout_ms=TIMEOUT_MS)
-    answer = cast(CreateTopicsResponse, await send_to_controller(node, request, CreateTopicsResponse))
+    answer = cast(CreateTopicsResponse, await send_to_controller(node, request, CreateTopicsResponse, context))
     return tuple(
         CreateTopicResult(
             one.name,

@@ -127,6 +127,7 @@ NEEDS: dict[int, Needs] = {
     ApiKey.DESCRIBE_QUORUM: (cluster(DESCRIBE),),
     ApiKey.ALTER_PARTITION: OF_NODES,
     ApiKey.UPDATE_FEATURES: (cluster(ALTER),),
+    ApiKey.ENVELOPE: OF_NODES,
     ApiKey.FETCH_SNAPSHOT: OF_NODES,
     ApiKey.DESCRIBE_CLUSTER: (InHandler("authorized_operations"),),
     ApiKey.DESCRIBE_PRODUCERS: (topic_rows(READ),),

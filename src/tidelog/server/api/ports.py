@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tidelog.metadata.configs import BrokerSettings
     from tidelog.security.authorizer import Authorizer
     from tidelog.server.api.fetch_sessions import FetchSessions
+    from tidelog.server.api.request_context import RequestContext
     from tidelog.server.api.told_readers import ToldReaders
     from tidelog.server.broker.broker import Broker
     from tidelog.server.groups.group_coordinators import GroupCoordinators
@@ -111,7 +112,7 @@ class DataApi(MetadataApi, Protocol):
         """An id that nobody was given before, over all restarts. Raises KafkaError."""
         ...
 
-    async def create_topics_with_defaults(self, names: list[str]) -> None:
+    async def create_topics_with_defaults(self, names: list[str], context: RequestContext | None = None) -> None:
         """As a metadata request asks for. Whatever is refused shows in the image: the topic is not there."""
         ...
 

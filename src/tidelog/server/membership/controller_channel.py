@@ -9,24 +9,30 @@ Kafka: `NodeToControllerChannelManager`.
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from tidelog.base.errors import Code, NetworkError, refusal
+from tidelog.base.errors import Code, KafkaError, NetworkError, refusal
 from tidelog.base.ids import BrokerId, ClusterId, Offset
 from tidelog.base.ports import Network, Rng
 from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
-from tidelog.net.connection import ConnectionSettings
+from tidelog.net.connection import Connection, ConnectionSettings
 from tidelog.net.pool import CONTROL_REQUESTS, ConnectionPool
 from tidelog.server.tasks import unless
-from tidelog.wire import NO_TOKEN_YET, ConsistencyState
+from tidelog.wire import NO_TOKEN_YET, ApiKey, ConsistencyState
 from tidelog.wire.schema import layout_of
+
+if TYPE_CHECKING:
+    from tidelog.wire.messages.api_58_envelope import EnvelopeRequest, EnvelopeResponse
 
 R = TypeVar("R")
 
 RETRY_BACKOFF_MS = 20
 RETRY_BACKOFF_MS_MAX = 500
 CONNECT_TIMEOUT_MS = 2_000
+ENVELOPE_VERSION = 0
 
 
 class LeaderSource(Protocol):
@@ -57,6 +63,18 @@ class LeaderSource(Protocol):
 
     async def leader_changed(self) -> None:
         """Return at the next change of the leader, of its epoch, or of `is_leaderless`."""
+        ...
+
+
+class SealedRequest(Protocol):
+    """A request with the client that it is asked for (KIP-590)."""
+
+    def sealed(self, version: int) -> EnvelopeRequest:
+        """What is sent, with the request in this version."""
+        ...
+
+    async def opened(self, answer: EnvelopeResponse, version: int) -> Any:
+        """The answer to the request. Raises KafkaError: the controller said why there is none."""
         ...
 
 
@@ -132,6 +150,7 @@ class ControllerChannel:
         version: int | None = None,
         request_class: str = CONTROL_REQUESTS,
         leaderless_ms_max: int | None = None,
+        envelope: SealedRequest | None = None,
     ) -> R:
         """Send a request to the active controller; after NOT_CONTROLLER, or no answer, to the next one.
 
@@ -141,15 +160,17 @@ class ControllerChannel:
             version: the very version to use; by default the highest that both sides have.
             request_class: requests of one class are answered in turn. What must not wait for others has one of its own.
             leaderless_ms_max: once nobody has led the quorum for so long, the time is over; None to wait all the same.
+            envelope: says for whom it is asked; left out where the controller is of a release that serves none.
 
         Raises:
             KafkaError: REQUEST_TIMED_OUT: no controller answered within `timeout_ms`; the text says what was in the
-                way. UNSUPPORTED_VERSION: it does not serve this version.
+                way. UNSUPPORTED_VERSION: it does not serve this version. What is wrong with the envelope.
             NetworkError: the channel is closed.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         reason = ""
+        send = partial(_send, message, response, version=version, envelope=envelope)
 
         async def ask() -> R:
             nonlocal reason
@@ -162,13 +183,15 @@ class ControllerChannel:
                     await self._leader.leader_changed()
                     continue
                 left_ms = max(int((deadline - loop.time()) * 1000), 1)
-                request = self._request(
-                    address, message, response, timeout_ms=left_ms, version=version, request_class=request_class
-                )
+                request = self._request(address, request_class, partial(send, timeout_ms=left_ms))
                 try:
                     answer = await unless(request, self._moved(address))  # whoever is asked then has no answer
                 except NetworkError as error:
                     reason = str(error)
+                except KafkaError as error:
+                    if error.code != Code.NOT_CONTROLLER:
+                        raise
+                    reason = f"{address} is not the active controller any more"
                 else:
                     if answer is not None and not says_not_controller(answer):
                         return answer
@@ -200,25 +223,12 @@ class ControllerChannel:
         self._is_closed = True
         await self._close_all_but(None)
 
-    async def _request(
-        self,
-        address: Address,
-        message: object,
-        response: type[R],
-        *,
-        timeout_ms: int,
-        version: int | None,
-        request_class: str,
-    ) -> R:
+    async def _request(self, address: Address, request_class: str, send: Callable[[Connection], Awaitable[R]]) -> R:
         pool = self._pools.get(address)
         if pool is None:
             pool = self._pools[address] = ConnectionPool(self._network, self._settings, self._backoff, is_node=True)
             await self._close_all_but(address)
-        connection = await pool.connection(address, request_class)
-        if version is not None:
-            api_key = layout_of(type(message)).api_key
-            version = connection.versions.version(api_key, min_version=version, max_version=version)
-        return await connection.request(message, response, timeout_ms=timeout_ms, version=version)
+        return await send(await pool.connection(address, request_class))
 
     async def _close_all_but(self, address: Address | None) -> None:
         for other in [known for known in self._pools if known != address]:
@@ -228,6 +238,28 @@ class ControllerChannel:
         """Return as soon as another node is known to lead."""
         while self._leader.leader_address in (address, None):
             await self._leader.leader_changed()
+
+
+async def _send(
+    message: object,
+    response: type[R],
+    connection: Connection,
+    *,
+    timeout_ms: int,
+    version: int | None,
+    envelope: SealedRequest | None,
+) -> R:
+    versions, lowest = connection.versions, 0 if version is None else version
+    version = versions.version(layout_of(type(message)).api_key, min_version=lowest, max_version=version)
+    if envelope is None or not versions.serves(ApiKey.ENVELOPE, ENVELOPE_VERSION):
+        return await connection.request(message, response, timeout_ms=timeout_ms, version=version)
+    from tidelog.wire.messages.api_58_envelope import EnvelopeResponse
+
+    answer = await connection.request(
+        envelope.sealed(version), EnvelopeResponse, timeout_ms=timeout_ms, version=ENVELOPE_VERSION
+    )
+    opened: R = await envelope.opened(answer, version)
+    return opened
 
 
 def says_not_controller(response: object) -> bool:
@@ -243,8 +275,19 @@ def says_not_controller(response: object) -> bool:
 def _has_row_that_says_so(response: object) -> bool:
     if getattr(response, "error_code", Code.NONE) == Code.NOT_CONTROLLER:
         return True
-    values = [getattr(response, name) for name in getattr(response, "__slots__", ())]
-    return any(_has_row_that_says_so(row) for rows in values if isinstance(rows, list) for row in rows)
+    cls: Any = type(response)
+    return any(_has_row_that_says_so(row) for name in _lists_with_codes(cls) for row in getattr(response, name) or ())
+
+
+@cache
+def _lists_with_codes(cls: type[Any]) -> tuple[str, ...]:
+    """The lists of a message, or of a row, whose rows have a code, or have such rows: there are many others."""
+    rows = {spec.name: spec.type.element.layout for spec in layout_of(cls).fields if spec.type.element is not None}
+    return tuple(name for name, layout in rows.items() if layout is not None and _has_code(layout.cls))
+
+
+def _has_code(cls: Any) -> bool:
+    return any(spec.name == "error_code" for spec in layout_of(cls).fields) or bool(_lists_with_codes(cls))
 
 
 def _closed() -> NetworkError:

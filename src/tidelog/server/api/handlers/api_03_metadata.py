@@ -65,7 +65,7 @@ async def _create_then_answer(
 ) -> MetadataResponse:
     # Whatever comes of it, and whoever was first, the image says.
     try:
-        await node.create_topics_with_defaults(missing)
+        await node.create_topics_with_defaults(missing, context)
     except KafkaError as error:
         code_of(error, f"Metadata: auto-creation of {missing}")
     response = _answer_where_it_fits(node, request, context)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from tidelog.controller import ConfigChange, ConfigOperation
 from tidelog.server.api.alter_configs import Alteration, alter_configs, looked_at
 from tidelog.server.api.request_context import RequestContext
-from tidelog.server.transport.listener_roles import CONTROLLER
 from tidelog.wire.messages.api_33_alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -35,9 +34,9 @@ async def handle(node: ServerApi, request: AlterConfigsRequest, context: Request
     outcomes = await alter_configs(
         node,
         alterations,
+        context,
         replaces_all=True,
         validate_only=request.validate_only,
-        is_forwarded=context.listener_role != CONTROLLER,
     )
     return AlterConfigsResponse(
         responses=[

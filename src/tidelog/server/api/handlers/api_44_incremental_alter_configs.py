@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from tidelog.controller import ConfigChange
 from tidelog.server.api.alter_configs import Alteration, alter_configs, looked_at
 from tidelog.server.api.request_context import RequestContext
-from tidelog.server.transport.listener_roles import CONTROLLER
 from tidelog.wire.messages.api_44_incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -37,9 +36,9 @@ async def handle(
     outcomes = await alter_configs(
         node,
         alterations,
+        context,
         replaces_all=False,
         validate_only=request.validate_only,
-        is_forwarded=context.listener_role != CONTROLLER,
     )
     return IncrementalAlterConfigsResponse(
         responses=[
