@@ -24,6 +24,7 @@ from tidelog.security.acl_authorizer import AclAuthorizer, authorizer_of
 from tidelog.server.api import forwarding
 from tidelog.server.api.dispatch import Dispatcher
 from tidelog.server.api.fetch_sessions import FetchSessions
+from tidelog.server.api.throttling import Throttle
 from tidelog.server.api.told_readers import ToldReaders
 from tidelog.server.broker.access_rules import AccessRules
 from tidelog.server.broker.broker import Broker
@@ -47,8 +48,6 @@ from tidelog.server.membership.token_expiry import TokenExpiry
 from tidelog.server.quorum.controller import Controller
 from tidelog.server.quorum.metadata_quorum import MetadataQuorum
 from tidelog.server.quorum.voter_requests import VoterRequests
-from tidelog.server.quotas.client_quotas import ClientQuotas
-from tidelog.server.quotas.rates import windows_of
 from tidelog.server.replication.replication import Replication
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.controller_settings import controller_settings
@@ -63,7 +62,7 @@ from tidelog.server.tasks import Tasks
 from tidelog.server.transactions.markers import MarkerSends, MarkerWriter
 from tidelog.server.transactions.transaction_coordinators import TransactionCoordinators
 from tidelog.server.transactions.verification import TransactionVerification
-from tidelog.server.transport.connections import ConnectionLimits, Connections
+from tidelog.server.transport.connections import Connections
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER
 from tidelog.server.transport.listeners import Listeners
 from tidelog.server.transport.node_networks import NodeNetworks
@@ -112,9 +111,7 @@ class Node:
         self.rng = rng
         self.tasks = Tasks("node")
         self._upkeep = self.tasks.branch("upkeep", lambda error: self._fail(f"its upkeep ended: {error}"))
-        settings = BrokerSettings.of(config.static)
-        self.client_quotas = ClientQuotas(clock.now_ms, *windows_of(settings))
-        self.connections = Connections(ConnectionLimits.of(settings, network.file_limit()), self.client_quotas)
+        self.connections = Connections.of(config.static, network.file_limit(), clock)
         self.files = LogFiles(
             config,
             disk=disk,
@@ -150,7 +147,7 @@ class Node:
         self.broker.add_listener(self._dynamic_configs)
         if isinstance(self.authorizer, AclAuthorizer):
             self.broker.add_listener(AccessRules(self.authorizer, lambda: self.quorum.committed_end))
-        self.broker.add_listener(ClientQuotasInForce(self.client_quotas))
+        self.broker.add_listener(ClientQuotasInForce(self.connections.quotas))
         coordinator_node = CoordinatorNode(self.broker, config.static, clock, executor, rng, self.create_topics)
         self.share_states = ShareCoordinators(coordinator_node, log_starts=self.files.served)
         self.share_persister = SharePersister(self.broker, self.share_states, rng)
@@ -495,8 +492,8 @@ class Node:
 
     def _new_dispatcher(self, role: str) -> Dispatcher:
         requests = None if self.metrics is None else self.metrics.requests
-        quotas = self.client_quotas if role == BROKER else None
-        return Dispatcher(self, role, requests, self._slow_requests, quotas)
+        throttle = Throttle.at(role, self.connections.quotas, self.config)
+        return Dispatcher(self, role, requests, self._slow_requests, throttle)
 
     def _share_state_keeper(self) -> KeepsShareStates:
         """How the leaders of share partitions reach share coordinators."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,10 @@ def limits(
     *, all_max: int = MANY, per_ip: int = MANY, overrides: Mapping[str, int] | None = None, files: int | None = None
 ) -> ConnectionLimits:
     return ConnectionLimits(all_max, per_ip, overrides or {}, files)
+
+
+def connections_of(**of: Any) -> Connections:
+    return Connections(limits(**of), ClientQuotas(lambda: 0))
 
 
 class Door:
@@ -68,7 +73,7 @@ class Guest:
 
 
 def test_at_the_limit_the_door_is_shut_until_one_leaves() -> None:
-    connections, door = Connections(limits(all_max=2)), Door()
+    connections, door = connections_of(all_max=2), Door()
     connections.hold_up(door)
     first = Guest(connections)
     assert door.is_open
@@ -81,7 +86,7 @@ def test_at_the_limit_the_door_is_shut_until_one_leaves() -> None:
 
 
 def test_controllers_are_not_counted() -> None:
-    connections, door = Connections(limits(all_max=1, per_ip=1)), Door()
+    connections, door = connections_of(all_max=1, per_ip=1), Door()
     connections.hold_up(door)
     controllers = [Guest(connections, is_counted=False) for _ in range(5)]
     assert all(one.is_in for one in controllers)
@@ -93,7 +98,7 @@ def test_controllers_are_not_counted() -> None:
 
 
 def test_each_address_has_its_own_limit_and_some_have_another() -> None:
-    connections = Connections(limits(per_ip=2, overrides={"10.0.0.9": 0, "::1": 3}))
+    connections = connections_of(per_ip=2, overrides={"10.0.0.9": 0, "::1": 3})
     assert [Guest(connections, "10.0.0.1").is_in for _ in range(3)] == [True, True, False]
     assert [Guest(connections, "10.0.0.2").is_in for _ in range(3)] == [True, True, False]
     assert [Guest(connections, "::1").is_in for _ in range(4)] == [True, True, True, False]
@@ -102,7 +107,7 @@ def test_each_address_has_its_own_limit_and_some_have_another() -> None:
 
 
 def test_whoever_left_makes_room_at_its_address() -> None:
-    connections = Connections(limits(per_ip=1))
+    connections = connections_of(per_ip=1)
     for _ in range(5):
         guest = Guest(connections)
         assert guest.is_in
@@ -122,7 +127,7 @@ def test_an_address_connects_at_its_rate_and_nodes_as_they_like() -> None:
 
 
 def test_files_are_kept_for_the_logs() -> None:
-    connections = Connections(limits(files=1_000))
+    connections = connections_of(files=1_000)
     assert connections.limits.files_in_reserve == 100
     assert Guest(connections, descriptor=899).is_in
     assert not Guest(connections, descriptor=900).is_in
@@ -147,7 +152,7 @@ def test_too_few_files_are_told_with_numbers_and_what_to_do() -> None:
 
 
 def test_the_lines_of_the_log_are_few(caplog: pytest.LogCaptureFixture) -> None:
-    connections = Connections(limits(per_ip=0))
+    connections = connections_of(per_ip=0)
     for _ in range(1_000):
         Guest(connections)
         connections.on_trouble(OSError(24, "Too many open files"))

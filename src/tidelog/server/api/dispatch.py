@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from tidelog.base.principals import Requester
     from tidelog.server.api.ports import ServerApi
     from tidelog.server.api.slow_requests import SlowRequestLog
-    from tidelog.server.quotas.client_quotas import ClientQuotas
     from tidelog.server.settings.metrics import RequestMetrics, RequestTimes
     from tidelog.server.transport.server_connection import Answer, ServerConnection
 
@@ -58,7 +57,7 @@ class Dispatcher:
     Args:
         metrics: counts and times the requests; None for neither.
         slow_requests: told of those that took long; needs `metrics`.
-        quotas: those that are charged for what comes here; None where nodes connect.
+        throttle: charges what comes here; None where nodes alone connect.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class Dispatcher:
         listener_role: str,
         metrics: RequestMetrics | None = None,
         slow_requests: SlowRequestLog | None = None,
-        quotas: ClientQuotas | None = None,
+        throttle: Throttle | None = None,
     ) -> None:
         self._node = node
         self._listener_role = listener_role
@@ -76,7 +75,7 @@ class Dispatcher:
         self._slow_ns = NEVER_NS if slow_requests is None else slow_requests.limit_ns
         self._handlers: dict[int, Entry] = {}
         self._tokens = TokenGate(node, listener_role)
-        self._throttle = None if quotas is None else Throttle(quotas)
+        self._throttle = throttle
 
     def on_frame(
         self, frame: memoryview, connection: ServerConnection, forwarded_for: Requester | None = None

@@ -2,7 +2,7 @@
 held back for so long (KIP-219).
 
 A fetch is charged for the records in its answer. It is answered with no more than all windows of the quota permit, so
-that nobody is held back for much longer than they last. What other nodes send is not charged, at whatever listener.
+that nobody is held back for much longer than they last. What other nodes send is not charged.
 
 Kafka: `ClientQuotaManager`, `RequestHandlerHelper`.
 """
@@ -16,12 +16,14 @@ from tidelog.metadata.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RAT
 from tidelog.server.api.division import with_value
 from tidelog.server.api.mutation_quotas import COSTS, limiting_mutations
 from tidelog.server.quotas.client_quotas import ClientQuotas
+from tidelog.server.transport.listener_roles import BROKER
 from tidelog.wire.api import Api, ApiKey
 
 if TYPE_CHECKING:
     from tidelog.server.api.forwarding import Refuse
     from tidelog.server.api.ports import ServerApi
     from tidelog.server.api.request_context import Handler, RequestContext
+    from tidelog.server.settings.config import NodeConfig
 
 FETCHED = frozenset((ApiKey.FETCH, ApiKey.SHARE_FETCH))
 """Whose answers hold records."""
@@ -40,10 +42,25 @@ SENT_BY_NODES = frozenset(
 
 
 class Throttle:
-    """Charges the requests of the listeners of clients."""
+    """Charges the requests of the listeners of clients.
 
-    def __init__(self, quotas: ClientQuotas) -> None:
+    Args:
+        exempts_nodes: whether nodes connect to these listeners too. Anybody can say that they are one: where nodes
+            have a listener of their own, whoever says so here is charged.
+    """
+
+    def __init__(self, quotas: ClientQuotas, *, exempts_nodes: bool) -> None:
         self.quotas = quotas
+        self._exempts_nodes = exempts_nodes
+
+    @staticmethod
+    def at(listener_role: str, quotas: ClientQuotas, config: NodeConfig) -> Throttle | None:
+        """That of the listeners of a role; None where nodes alone connect."""
+        if listener_role != BROKER:
+            return None
+        names = [listener.name for listener in config.broker_listeners]
+        has_own_listener = len(names) > 1 and config.inter_broker_listener_name in names
+        return Throttle(quotas, exempts_nodes=not has_own_listener)
 
     def limiting(self, known: Api, handle: Handler, refused: Refuse | None) -> Handler:
         """A handler that answers and decides no more than a quota permits, and by which requests of nodes are told.
@@ -54,12 +71,14 @@ class Throttle:
         key = known.key
         if key in COSTS and refused is not None:
             return limiting_mutations(self.quotas, known, handle, refused, owner_of)
-        if key in SENT_BY_NODES:
-            return _exempting(handle)
+        if key in FETCHED and not (key == ApiKey.FETCH and self._exempts_nodes):
+            return self._limiting_bytes(handle)
+        if not self._exempts_nodes:
+            return handle
         if key == ApiKey.FETCH:
             return self._limiting_fetches(handle)
-        if key in FETCHED:
-            return self._limiting_bytes(handle)
+        if key in SENT_BY_NODES:
+            return _exempting(handle)
         if key in (ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.LIST_OFFSETS):
             return _exempting_followers(handle)
         if key == ApiKey.ADD_PARTITIONS_TO_TXN:

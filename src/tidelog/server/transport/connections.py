@@ -16,10 +16,12 @@ from enum import StrEnum
 from functools import partial
 from typing import Protocol
 
+from tidelog.base.ports import Clock
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.metadata.configs import broker as keys
 from tidelog.metadata.ip_overrides import parse_per_ip_overrides
 from tidelog.server.quotas.client_quotas import ClientQuotas
+from tidelog.server.quotas.rates import windows_of
 from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.settings.log_lines import Seldom
 from tidelog.server.transport.server_connection import Closed, OnClosed, ServerConnection
@@ -107,12 +109,15 @@ class Connections:
     """The open connections of a node, and the decision about each further one.
 
     At `max.connections` nobody is accepted until somebody leaves: who connects waits in the system's queue, as at
-    Kafka. Above the limit for one address, or when files run short, the connection is closed at once.
+    Kafka. Above the limit for one address, beyond its quota, or when files run short, the connection is closed at once.
+
+    Attributes:
+        quotas: of those who connect.
     """
 
-    def __init__(self, limits: ConnectionLimits, quotas: ClientQuotas | None = None) -> None:
+    def __init__(self, limits: ConnectionLimits, quotas: ClientQuotas) -> None:
         self.limits = limits
-        self._quotas = quotas
+        self.quotas = quotas
         self.open: dict[ServerConnection, None] = {}  # by age: a set's order would differ from run to run
         self.accepted = 0
         self.refused: Counter[Refused] = Counter()
@@ -124,6 +129,12 @@ class Connections:
         self._full_log = Seldom(LOG_INTERVAL_SECONDS)
         self._handshake_log = Seldom(LOG_INTERVAL_SECONDS)
         self._trouble_log = Seldom(LOG_INTERVAL_SECONDS)
+
+    @staticmethod
+    def of(static: Mapping[str, str], files_max: int | None, clock: Clock) -> Connections:
+        """Those of a node. Raises ConfigError: its file, `static`, has an override that is misspelt."""
+        settings = BrokerSettings.of(static)
+        return Connections(ConnectionLimits.of(settings, files_max), ClientQuotas(clock.now_ms, *windows_of(settings)))
 
     def on_settings(self, old: SettingsInForce | None, new: SettingsInForce) -> None:
         """Other limits may be in force."""
@@ -194,8 +205,8 @@ class Connections:
         return None
 
     def _excess(self, ip: str, is_rated: bool) -> Refused | None:
-        quotas = self._quotas
-        if not is_rated or quotas is None or not quotas.are_connections_limited or quotas.admits_connection(ip):
+        quotas = self.quotas
+        if not is_rated or not quotas.are_connections_limited or quotas.admits_connection(ip):
             return None
         self._log_refused_connection(ip, "more come from it than its quota permits (connection_creation_rate)")
         return Refused.RATE
