@@ -146,6 +146,14 @@ def test_requests_are_held_back_for_one_window_at_most() -> None:
     assert quotas.charge(REQUESTS, "u", "c", 10_000_000_000) == 1_000
 
 
+@pytest.mark.parametrize("limit", [5e-324, 1e-9])
+def test_the_lowest_limit_holds_back_as_long_as_can_be_told(limit: float) -> None:
+    quotas = new_quotas(producer_byte_rate={LEVELS[2]: limit}, controller_mutation_rate={LEVELS[2]: limit})
+    longest = (1 << 31) - 1
+    assert quotas.charge(PRODUCE, "u", "c", 1 << 40) == longest
+    assert quotas.charge_mutations("u", "c", 1_000) == longest
+
+
 # Partitions.
 
 

@@ -120,7 +120,7 @@ class Throttle:
         context.connection.mute(delay_ms)
         if response is None or not hasattr(response, "throttle_time_ms"):
             return response
-        return with_value(response, "throttle_time_ms", min(delay_ms, (1 << 31) - 1))
+        return with_value(response, "throttle_time_ms", delay_ms)
 
     def _limiting_fetches(self, handle: Handler) -> Handler:
         limited = self._limiting_bytes(handle)

@@ -31,6 +31,9 @@ class Windows(NamedTuple):
 
 DEFAULT_WINDOWS = Windows(11, 1_000)
 
+THROTTLE_MS_MAX = (1 << 31) - 1
+"""The longest time that an answer can tell, some 25 days."""
+
 
 def windows_of(settings: BrokerSettings) -> tuple[Windows, Windows]:
     """Those of a node: for what clients send and are sent, and for partitions that they make and delete."""
@@ -70,7 +73,7 @@ class RateMeter:
         rate = self.rate(windows, now_ms)
         if rate <= limit:
             return 0
-        return round((rate - limit) / limit * self._elapsed_ms(windows, now_ms))
+        return round(min((rate - limit) / limit * self._elapsed_ms(windows, now_ms), THROTTLE_MS_MAX))
 
     def is_forgotten(self, windows: Windows, now_ms: int) -> bool:
         """Whether all that was done is too long ago to count."""
@@ -119,7 +122,7 @@ class TokenBucket:
     def throttle_ms(self, limit: float, windows: Windows, now_ms: int) -> int:
         """For how long to do nothing, until the debt is paid."""
         tokens = self.tokens(limit, windows, now_ms)
-        return 0 if tokens >= 0 else round(-tokens / limit * 1_000)
+        return 0 if tokens >= 0 else round(min(-tokens / limit * 1_000, THROTTLE_MS_MAX))
 
     def is_forgotten(self, limit: float, windows: Windows, now_ms: int) -> bool:
         """Whether it is as full as a new one."""
