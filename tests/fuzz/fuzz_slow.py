@@ -37,6 +37,8 @@ from support.load.many_groups import CONSUMER_GROUP, EMPTY_SHARE_GROUP, MEMBER, 
 from support.nodes.listeners_node import ListenersNode
 from support.nodes.server_process import ServerProcess
 from tidelog.base.errors import Code
+from tidelog.base.principals import ANONYMOUS
+from tidelog.security.principal_data import encode_principal
 from tidelog.server.api.apis import APIS
 from tidelog.server.api.dispatch import ELEMENTS_AT_ONCE_MAX
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER, INTER_BROKER
@@ -45,6 +47,7 @@ from tidelog.wire.api import ApiKey, api
 from tidelog.wire.limits import ELEMENTS_MAX, lists_little, request_size_bytes_max
 from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.wire.messages.api_22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidelog.wire.messages.api_58_envelope import EnvelopeRequest
 from tidelog.wire.schema import FieldSpec, Layout, WireType, layout_of
 
 STEP_MS_MAX = 5.0
@@ -111,6 +114,7 @@ class Candidate:
         lengths: by the path of a list.
         kind: of names and ids: those of a topic that is there, of none, all the same, or empty.
         number: what numbers are.
+        is_forwarded: it comes in an envelope, to the controller.
     """
 
     key: ApiKey
@@ -118,10 +122,12 @@ class Candidate:
     lengths: tuple[tuple[Path_, int], ...]
     kind: str
     number: int = 0
+    is_forwarded: bool = False
 
     def __str__(self) -> str:
         lists = ", ".join(f"{'.'.join(path)} × {length}" for path, length in self.lengths if length > 1)
-        return f"{self.key.name} {self.version}: {lists}; {self.kind} names, numbers {self.number}"
+        name = f"{self.key.name} {self.version}{' in an envelope' if self.is_forwarded else ''}"
+        return f"{name}: {lists}; {self.kind} names, numbers {self.number}"
 
 
 def lists_of(layout: Layout, version: int, path: Path_ = ()) -> Iterator[Path_]:
@@ -292,9 +298,20 @@ def frame_of(candidate: Candidate, maker: Maker, state: ConsistencyState | None 
         pieces: list[Any] = encode_request(
             candidate.key, candidate.version, 1, "slow", maker.message(candidate), consistency_state=state
         )
+        if candidate.is_forwarded:
+            pieces = encode_request(ApiKey.ENVELOPE, 0, 1, "slow", enveloped(b"".join(pieces)))
         return b"".join(pieces)
     except (ValueError, Exception):  # what its version cannot carry
         return None
+
+
+def enveloped(frame: bytes) -> EnvelopeRequest:
+    """A frame as a broker forwards it."""
+    return EnvelopeRequest(
+        request_data=frame[4:],
+        request_principal=encode_principal(ANONYMOUS, by_token=False),
+        client_host_address=bytes(4),
+    )
 
 
 def measure(
@@ -349,9 +366,10 @@ def largest_of(key: ApiKey, version: int, maker: Maker) -> Iterator[Candidate]:
                 yield Candidate(key, version, ((path, 500), (inner, min(length, elements_max) // 501)), kind, number)
 
 
-def role_of(key: int) -> str:
+def role_of(candidate: Candidate) -> str:
     """Of the listener that is asked."""
-    return next(role for role in (BROKER, INTER_BROKER, CONTROLLER) if role in APIS[key].roles)
+    roles = APIS[ApiKey.ENVELOPE if candidate.is_forwarded else candidate.key].roles
+    return next(role for role in (BROKER, INTER_BROKER, CONTROLLER) if role in roles)
 
 
 def step_ms_max(key: ApiKey) -> float:
@@ -369,14 +387,16 @@ def measure_largest(keys: set[int]) -> None:
             for key, served in sorted(APIS.items()):
                 if keys and key not in keys:
                     continue
-                port = node.ports[role_of(key)]
                 of_api = largest_of(ApiKey(key), api(key).max_version, maker)
                 asked: list[tuple[Candidate, ConsistencyState | None]] = [(one, None) for one in of_api]
                 if served.are_denied or served.refuse:
                     asked += [(one, NEVER_REACHED) for one, _ in asked if one.kind == "known"][-1:]
+                if served.is_forwardable:
+                    asked += [(replace(one, is_forwarded=True), state) for one, state in asked]
                 found = []
                 for candidate, state in asked:
                     restore(node, maker, LARGEST_TOPIC_PARTITIONS)
+                    port = node.ports[role_of(candidate)]
                     measured = measure(steps, candidate, maker, port, state)
                     if measured is not None:
                         found.append(measured)
@@ -431,6 +451,8 @@ def first_ones() -> Iterator[Candidate]:
         for path in paths:
             for kind in KINDS:
                 yield Candidate(key, version, ((path, 3_000),), kind)
+            if APIS[key].is_forwardable:
+                yield Candidate(key, version, ((path, 3_000),), "known", is_forwarded=True)
             for value in (0, 1) if key in OF_GROUPS else ():
                 yield Candidate(key, version, ((path, TOPICS_THERE),), THERE, value)
         if not paths:
@@ -476,7 +498,7 @@ def search(seconds: float, seed: int) -> list[Found]:
                 if candidate in seen:
                     continue
                 seen.add(candidate)
-                port = node.ports[role_of(candidate.key)]
+                port = node.ports[role_of(candidate)]
                 restore(node, maker, 4)
                 if (candidate.key, candidate.version) not in loaded:  # the first request loads its handler, once
                     loaded.add((candidate.key, candidate.version))
