@@ -58,9 +58,11 @@ from tidelog.server.tasks import Tasks
 from tidelog.server.transactions.markers import MarkerSends, MarkerWriter
 from tidelog.server.transactions.transaction_coordinators import TransactionCoordinators
 from tidelog.server.transactions.verification import TransactionVerification
+from tidelog.server.transport.authentication import Authentication, no_users
 from tidelog.server.transport.connections import ConnectionLimits, Connections
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER
 from tidelog.server.transport.listeners import Listeners
+from tidelog.server.transport.node_logins import NodeLogins
 from tidelog.server.transport.node_networks import NodeNetworks
 from tidelog.wire import ConsistencyState
 
@@ -117,6 +119,8 @@ class Node:
             room_for_logs=lambda: self.connections.limits.room_for_logs(network.open_files()),
         )
         self.networks = NodeNetworks(config, network)
+        self.logins = NodeLogins(config, rng)
+        self.authentication = Authentication(config.static, no_users, lambda: self.cluster_id, clock=clock, rng=rng)
         self.authorizer: Authorizer = AllowEverything()
         fetch_settings = ReplicaFetchSettings.from_properties(config.static)
         self.broker = Broker(
@@ -130,6 +134,7 @@ class Node:
                 self._alter_partitions,
                 fetch_settings,
                 network=self.networks.to_brokers,
+                security=self.logins.to_brokers,
                 clock=clock,
                 rng=rng,
             ),
@@ -169,6 +174,7 @@ class Node:
             config,
             self.connections,
             networks=self.networks,
+            authentication=self.authentication,
             clock=clock,
             executor=executor,
             new_dispatcher=self._new_dispatcher,
@@ -183,6 +189,8 @@ class Node:
             self.groups,
             self.share_fetching,
             self.networks,
+            self.logins,
+            self.authentication,
             self.listeners,
         ):
             self._dynamic_configs.follow(follower)
@@ -195,6 +203,7 @@ class Node:
             fetch_settings.listener_name,
             lambda: None if self.active_controller is None else self.active_controller.leader_epoch,
             network=self.networks.to_brokers,
+            security=self.logins.to_brokers,
             rng=rng,
             tasks=self.tasks,
         )
@@ -534,6 +543,7 @@ class Node:
                 first_levels=first_levels,
             ),
             network=self.networks.to_controllers,
+            security=self.logins.to_controllers,
             clock=self.clock,
             rng=self.rng,
             executor=self._executor,
@@ -545,7 +555,12 @@ class Node:
         if self.files.incarnations.previous.registers is not None:
             self.broker.incarnation_id = self.files.incarnations.previous.registers
         channel = ControllerChannel(
-            node_id, self.cluster_id, quorum, network=self.networks.to_controllers, rng=self.rng
+            node_id,
+            self.cluster_id,
+            quorum,
+            network=self.networks.to_controllers,
+            security=self.logins.to_controllers,
+            rng=self.rng,
         )
         return ClusterMember(
             quorum=quorum,

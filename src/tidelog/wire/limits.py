@@ -22,10 +22,12 @@ _OF_LITTLE = frozenset(
     {
         ApiKey.HEARTBEAT,
         ApiKey.LIST_GROUPS,
+        ApiKey.SASL_HANDSHAKE,
         ApiKey.API_VERSIONS,
         ApiKey.INIT_PRODUCER_ID,
         ApiKey.ADD_OFFSETS_TO_TXN,
         ApiKey.END_TXN,
+        ApiKey.SASL_AUTHENTICATE,
         ApiKey.VOTE,
         ApiKey.BEGIN_QUORUM_EPOCH,
         ApiKey.END_QUORUM_EPOCH,
