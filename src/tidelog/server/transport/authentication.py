@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from tidelog.base.errors import ConfigError
 from tidelog.base.ports import Clock, Rng
@@ -21,11 +22,28 @@ from tidelog.server.transport.server_connection import OnFrame
 
 logger = logging.getLogger("tidelog.server.authentication")
 
-Credentials = Callable[[str, str], ScramCredential | None]
+
+class KeptCredential(Protocol):
+    """What the metadata keeps of a user's password."""
+
+    @property
+    def salt(self) -> bytes: ...
+
+    @property
+    def stored_key(self) -> bytes: ...
+
+    @property
+    def server_key(self) -> bytes: ...
+
+    @property
+    def iterations(self) -> int: ...
+
+
+Credentials = Callable[[str, str], KeptCredential | None]
 """What is kept of a user's password, by mechanism and name; None for an unknown one."""
 
 
-def no_users(mechanism: str, user: str) -> ScramCredential | None:
+def no_users(mechanism: str, user: str) -> KeptCredential | None:
     """The `Credentials` of a node whose metadata keeps none: `SERVED_MECHANISMS` are those that need none."""
     return None
 
@@ -97,13 +115,15 @@ class AuthenticatingListener:
             return PlainServerExchange(self._settings.passwords)
         if mechanism in SCRAM:
             node = self._node
+
+            def find(user: str, by_token: bool) -> ScramCredential | None:
+                kept = None if by_token else node.credentials(mechanism, user)
+                if kept is None:
+                    return None
+                return ScramCredential(kept.salt, kept.stored_key, kept.server_key, kept.iterations)
+
             nonce = node.rng.uuid().hex + node.rng.uuid().hex
-            return ScramServerExchange(
-                mechanism,
-                lambda user, by_token: None if by_token else node.credentials(mechanism, user),
-                nonce,
-                node.unknown_key(),
-            )
+            return ScramServerExchange(mechanism, find, nonce, node.unknown_key())
         return None
 
     def new_gate(self, on_frame: OnFrame, frame_size_bytes_max: int) -> SaslGate:
