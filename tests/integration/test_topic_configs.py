@@ -451,7 +451,7 @@ def test_what_does_nothing_is_kept_and_told_of_once(node: NodeProcess) -> None:
 
 
 def test_what_is_not_served_is_refused_and_described_without_secrets(client: WireClient) -> None:
-    for key in ("rsm.config.s3.secret", "listener.name.outside.plain.sasl.jaas.config"):
+    for key in ("rsm.config.s3.secret", "listener.name.outside.sasl.jaas.config"):
         row = alter(client, "1", {key: set_to("hunter2")}, kind=RESOURCE_BROKER)
         assert row.error_code == Code.INVALID_REQUEST
         assert (row.error_message or "").startswith(f"{key}: the value is not allowed")

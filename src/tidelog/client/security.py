@@ -12,9 +12,10 @@ from tidelog.base.errors import ConfigError, NetworkError, SaslAuthenticationErr
 from tidelog.base.ports import Clock, Rng
 from tidelog.client.options import CommonConfig
 from tidelog.io.tls import TlsNetwork, client_context
+from tidelog.net.logins import PlainLogin, ScramLogin
 from tidelog.net.security import ConnectionSecurity, SaslLogin
-from tidelog.security.sasl import OAuthBearerExchange, PlainExchange, SaslExchange, check_credentials
-from tidelog.security.scram import ScramExchange, ScramSecret
+from tidelog.security.sasl import OAuthBearerExchange, SaslExchange, check_credentials
+from tidelog.security.scram import ScramSecret
 
 _BY_CONTEXT = "make an ssl.SSLContext that says so, and give it as ssl_context"
 _BOTH = "ssl_keystore_location names one PEM file with the certificate and the key, one after the other"
@@ -158,31 +159,6 @@ def _login(config: CommonConfig, clock: Clock, rng: Rng) -> SaslLogin:
         return PlainLogin(username, password)
     assert config.sasl_mechanism is not None
     return ScramLogin(ScramSecret(config.sasl_mechanism, username, password, by_token=config.sasl_tokenauth), rng)
-
-
-class PlainLogin:
-    """A user with a password that is sent as it is."""
-
-    mechanism = "PLAIN"
-
-    def __init__(self, username: str, password: str) -> None:
-        self._username = username
-        self._password = password
-
-    async def start(self) -> SaslExchange:
-        return PlainExchange(self._username, self._password)
-
-
-class ScramLogin:
-    """A user with a password that is not sent."""
-
-    def __init__(self, secret: ScramSecret, rng: Rng) -> None:
-        self.mechanism = secret.mechanism
-        self._secret = secret
-        self._rng = rng
-
-    async def start(self) -> SaslExchange:
-        return ScramExchange(self._secret, self._rng.uuid().hex + self._rng.uuid().hex)
 
 
 class OAuthBearerLogin:

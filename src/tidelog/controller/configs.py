@@ -48,12 +48,12 @@ from tidelog.metadata.listeners import (
     LISTENERS,
     PROTOCOL_MAP,
     PROTOCOLS,
-    check_protocols,
     parse_listeners,
     parse_protocols,
 )
 from tidelog.metadata.records.cluster import ConfigRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord
+from tidelog.security.sasl_listener import check_login_modules
 
 SCOPES: Mapping[ResourceType, Scope] = {
     ResourceType.TOPIC: "topic",
@@ -169,6 +169,7 @@ def _alter(metadata: MetadataView, settings: ControllerSettings, one: ConfigsToA
         else:
             validate_broker_configs(_with(broker, resource, checked))
             _check_listeners(metadata, resource, checked)
+            check_login_modules(checked)
     except ConfigError as error:
         # Kafka answers so for brokers; its clients tell the two apart.
         code = Code.INVALID_REQUEST if scope == "broker" else Code.INVALID_CONFIG
@@ -197,7 +198,6 @@ def _check_listeners(metadata: MetadataView, resource: ResourceKey, configs: Map
                 "take it out of the broker's .properties file, and start the broker again"
             )
     protocols = parse_protocols(configs.get(PROTOCOL_MAP, ""))
-    check_protocols(protocols, names & protocols.keys())
     for one in registered:
         spoken = PROTOCOLS[one.security_protocol]
         if protocols.get(one.listener_name, spoken) != spoken:

@@ -9,9 +9,8 @@ from tidelog.base.errors import ConfigError
 
 LISTENERS = "listeners"
 PROTOCOL_MAP = "listener.security.protocol.map"
-PLAINTEXT, SSL = "PLAINTEXT", "SSL"
-"""The protocols that are served."""
-PROTOCOLS = (PLAINTEXT, SSL, "SASL_PLAINTEXT", "SASL_SSL")
+PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
+PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
 """In the order of the numbers that registrations give them."""
 
 
@@ -60,18 +59,27 @@ def parse_protocols(text: str) -> dict[str, str]:
     return protocols
 
 
+def has_tls(protocol: str) -> bool:
+    """Whether a listener of this protocol encrypts what passes over it."""
+    return protocol in (SSL, SASL_SSL)
+
+
+def has_sasl(protocol: str) -> bool:
+    """Whether a listener of this protocol asks who connects by SASL."""
+    return protocol in (SASL_PLAINTEXT, SASL_SSL)
+
+
 def check_protocols(protocols: Mapping[str, str], in_use: Iterable[str]) -> None:
     """Kafka's stock file maps names that no listener has; those are nobody's business.
 
     A name that is not in the map is that of a protocol: whoever calls a listener SSL must not be served without it.
 
     Raises:
-        ConfigError: a listener is to speak what is not served.
+        ConfigError: nobody knows what a listener is to speak.
     """
     for name in sorted(in_use):
-        protocol = protocols.get(name, name)
-        if protocol not in (PLAINTEXT, SSL):
+        if protocols.get(name, name) not in PROTOCOLS:
             raise ConfigError(
-                f"{PROTOCOL_MAP}: listener {name} speaks {protocol}; "
-                f"this release serves PLAINTEXT and SSL ({name}:SSL in the map, if that is what you want)"
+                f"{PROTOCOL_MAP}: it does not say what listener {name} speaks: add {name}:PROTOCOL to it, with a "
+                f"protocol of {', '.join(PROTOCOLS)}"
             )

@@ -62,9 +62,11 @@ from tidelog.server.tasks import Tasks
 from tidelog.server.transactions.markers import MarkerSends, MarkerWriter
 from tidelog.server.transactions.transaction_coordinators import TransactionCoordinators
 from tidelog.server.transactions.verification import TransactionVerification
+from tidelog.server.transport.authentication import Authentication
 from tidelog.server.transport.connections import Connections
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER
 from tidelog.server.transport.listeners import Listeners
+from tidelog.server.transport.node_logins import NodeLogins
 from tidelog.server.transport.node_networks import NodeNetworks
 from tidelog.wire import ConsistencyState
 
@@ -78,9 +80,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tidelog.server.node")
 
-AUTO_CREATED_AT_ONCE_MAX = 16
-AUTO_CREATED_TOGETHER_MAX = 4
-"""Portions that are asked for at a time: each is a decision of its own, and they are synced and opened together."""
 ALTER_PARTITIONS_TIMEOUT_MS = 10_000
 """Then the leaders propose anew what they want by then."""
 
@@ -122,6 +121,8 @@ class Node:
             room_for_logs=lambda: self.connections.limits.room_for_logs(network.open_files()),
         )
         self.networks = NodeNetworks(config, network)
+        self.logins = NodeLogins(config, rng)
+        self.authentication = Authentication(config.static, self, clock=clock, rng=rng)
         self.authorizer = authorizer_of(config.static)
         fetch_settings = ReplicaFetchSettings.from_properties(config.static)
         self.broker = Broker(
@@ -135,6 +136,7 @@ class Node:
                 self._alter_partitions,
                 fetch_settings,
                 network=self.networks.to_brokers,
+                security=self.logins.to_brokers,
                 clock=clock,
                 rng=rng,
             ),
@@ -177,6 +179,7 @@ class Node:
             config,
             self.connections,
             networks=self.networks,
+            authentication=self.authentication,
             clock=clock,
             executor=executor,
             new_dispatcher=self._new_dispatcher,
@@ -191,6 +194,8 @@ class Node:
             self.groups,
             self.share_fetching,
             self.networks,
+            self.logins,
+            self.authentication,
             self.listeners,
         ):
             self._dynamic_configs.follow(follower)
@@ -203,6 +208,7 @@ class Node:
             fetch_settings.listener_name,
             lambda: None if self.active_controller is None else self.active_controller.leader_epoch,
             network=self.networks.to_brokers,
+            security=self.logins.to_brokers,
             rng=rng,
             tasks=self.tasks,
         )
@@ -327,14 +333,7 @@ class Node:
     async def create_topics(
         self, topics: Sequence[TopicToCreate], context: RequestContext | None = None
     ) -> tuple[CreateTopicResult, ...]:
-        """Create topics, wherever the controller is; what was created can be written to when this returns.
-
-        Args:
-            context: of the request for which they are created; None for topics of this node's own.
-
-        Raises:
-            KafkaError: as `create_topics_here`, but NOT_CONTROLLER; REQUEST_TIMED_OUT where no controller answered.
-        """
+        """See `DataApi`. Raises KafkaError: as `create_topics_here`, but NOT_CONTROLLER."""
         return await forwarding.create_topics(self, topics, context)
 
     async def create_topics_here(
@@ -357,26 +356,6 @@ class Node:
         )
         await self.caught_up()
         return created
-
-    async def create_topics_with_defaults(self, names: list[str], context: RequestContext | None = None) -> None:
-        """As a metadata request asks for. Whatever is refused shows in the image: the topic is not there.
-
-        In portions that the quorum can follow, a few at a time; the first ones among which one fails are the last.
-        """
-        results: list[CreateTopicResult] = []
-        portions = [
-            [TopicToCreate(name) for name in names[start : start + AUTO_CREATED_AT_ONCE_MAX]]
-            for start in range(0, len(names), AUTO_CREATED_AT_ONCE_MAX)
-        ]
-        for start in range(0, len(portions), AUTO_CREATED_TOGETHER_MAX):
-            together = portions[start : start + AUTO_CREATED_TOGETHER_MAX]
-            for created in await asyncio.gather(*(self.create_topics(one, context) for one in together)):
-                results += created
-        refused = [one for one in results if one.code not in (Code.NONE, Code.TOPIC_ALREADY_EXISTS)]
-        if refused:
-            first = refused[0]
-            more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
-            logger.warning("topic %s%s was not created: %s: %s", first.name, more, first.code.name, first.message)
 
     async def caught_up(self) -> None:
         """Return once this broker's image reflects all that the controller has answered it by now (own writes)."""
@@ -549,6 +528,7 @@ class Node:
                 first_metadata=first_metadata,
             ),
             network=self.networks.to_controllers,
+            security=self.logins.to_controllers,
             clock=self.clock,
             rng=self.rng,
             executor=self._executor,
@@ -560,7 +540,12 @@ class Node:
         if self.files.incarnations.previous.registers is not None:
             self.broker.incarnation_id = self.files.incarnations.previous.registers
         channel = ControllerChannel(
-            node_id, self.cluster_id, quorum, network=self.networks.to_controllers, rng=self.rng
+            node_id,
+            self.cluster_id,
+            quorum,
+            network=self.networks.to_controllers,
+            security=self.logins.to_controllers,
+            rng=self.rng,
         )
         return ClusterMember(
             quorum=quorum,

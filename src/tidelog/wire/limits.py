@@ -25,6 +25,7 @@ _OF_LITTLE = frozenset(
     {
         ApiKey.HEARTBEAT,
         ApiKey.LIST_GROUPS,
+        ApiKey.SASL_HANDSHAKE,
         ApiKey.API_VERSIONS,
         ApiKey.INIT_PRODUCER_ID,
         ApiKey.ADD_OFFSETS_TO_TXN,
@@ -33,6 +34,7 @@ _OF_LITTLE = frozenset(
         ApiKey.RENEW_DELEGATION_TOKEN,
         ApiKey.EXPIRE_DELEGATION_TOKEN,
         ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        ApiKey.SASL_AUTHENTICATE,
         ApiKey.VOTE,
         ApiKey.BEGIN_QUORUM_EPOCH,
         ApiKey.END_QUORUM_EPOCH,

@@ -160,7 +160,11 @@ def test_what_is_passed_over_is_about_sizes_and_times(scope: Scope, key: ConfigK
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("listener.name.outside.scram-sha-256.sasl.jaas.config", "hunter2", "SASL is not served"),
+        ("listener.name.outside.sasl.jaas.config", "hunter2", "for one mechanism of one listener"),
+        ("listener.name.outside.gssapi.sasl.jaas.config", "hunter2", "for one mechanism of one listener"),
+        ("listener.name.outside.PLAIN.sasl.jaas.config", "hunter2", r"small letters: .*outside\.plain\.sasl"),
+        ("listener.name.outside.plain.sasl.enabled.mechanisms", "PLAIN", "is one for all of them"),
+        ("listener.name.outside.connection.failed.authentication.delay.ms", "5", "is one for all of them"),
         ("listener.name.outside.max.connections", "5", "max.connections is one for all of them"),
         ("listener.name.outside.num.network.threads", "0", "whole number from 1"),
         ("config.providers.vault.param.token", "hunter2", "a value stands for itself"),
@@ -184,6 +188,20 @@ def test_a_listeners_own_setting_that_does_nothing_is_taken_and_described() -> N
     assert (key.name, key.why) == (*static.keys() - {"node.id"}, TABLE["broker"]["num.network.threads"].why)
     (entry,) = [one for one in broker_entries(BrokerSettings.of(static)) if one.name == key.name]
     assert (entry.value, entry.source, entry.type) == ("5", ConfigSource.STATIC_BROKER, ConfigType.INT)
+
+
+def test_a_listeners_own_sasl_is_described_without_its_passwords() -> None:
+    own = {
+        "listener.name.outside.plain.sasl.jaas.config": "hunter2",
+        "listener.name.outside.scram-sha-256.sasl.jaas.config": "hunter2",
+        "listener.name.outside.plain.connections.max.reauth.ms": "5",
+        "listener.name.outside.sasl.enabled.mechanisms": "PLAIN",
+    }
+    assert broker_values(own).by_name.keys() == TABLE["broker"].keys()
+    entries = {one.name: one for one in broker_entries(BrokerSettings.of(own)) if one.name in own}
+    assert [entries[name].value for name in own] == [None, None, "5", "PLAIN"]
+    assert [entries[name].is_read_only for name in own] == [False, False, True, False]
+    validate_broker_configs(BrokerSettings({}, {next(iter(own)): "hunter2"}, {}))
 
 
 def test_all_of_them_are_described_with_their_types_and_no_password() -> None:
@@ -223,8 +241,6 @@ MAP = "listener.security.protocol.map"
     [
         ({"listeners": "PLAINTEXT"}, "NAME://HOST:PORT"),
         ({"listeners": "A://:1,A://:2"}, "stands there twice"),
-        ({"listeners": "SASL_SSL://:1"}, "SASL_SSL speaks SASL_SSL"),
-        ({"listeners": "A://:1", MAP: "A:SASL_SSL"}, "A speaks SASL_SSL"),
         ({MAP: "A"}, "NAME:PROTOCOL"),
         ({MAP: "A:TLS"}, "with a protocol of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
     ],

@@ -21,7 +21,7 @@ from support.fixtures.memory_disk import MemoryDisk
 from support.fixtures.share_observed import ObservedGroup
 from support.fixtures.transactions import txn_batch
 from support.fixtures.waiting import WAIT_SECONDS_MAX, until
-from tidelog.base.errors import Code, KafkaError
+from tidelog.base.errors import Code, ConfigError, KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, TopicId
 from tidelog.base.losses import Loss, LossCause
 from tidelog.controller import (
@@ -44,14 +44,17 @@ from tidelog.log import Log
 from tidelog.metadata import RegisteredEndpoint, ResourceKey, ResourceType
 from tidelog.metadata.configs import TABLE, Scope
 from tidelog.metadata.configs.key import INT64_MAX, Support
+from tidelog.metadata.configs.sasl import SASL_MECHANISM_INTER_BROKER_PROTOCOL
 from tidelog.metadata.features import own_features
 from tidelog.metadata.records import NoOpRecord, PartitionChangeRecord
+from tidelog.security.sasl_listener import sasl_listener
 from tidelog.server.api.handlers.api_00_produce import handle as produce
 from tidelog.server.broker.cleaner import Cleaner
 from tidelog.server.node import Node
 from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.replication import Replication
 from tidelog.server.settings.config import NodeConfig
+from tidelog.server.transport.node_logins import NodeLogin
 from tidelog.server.transport.server_connection import Closed, OnClosed, ServerConnection
 from tidelog.share import AcknowledgeType
 from tidelog.wire.messages.api_00_produce import (
@@ -655,6 +658,18 @@ def certificates(world: World) -> object:
     return world.node.networks.certificates("EXTRA")
 
 
+def mechanisms(world: World) -> object:
+    """What a listener would offer from its next connection on."""
+    try:
+        return sasl_listener(world.node.authentication.texts, "EXTRA").mechanisms
+    except ConfigError:
+        return None
+
+
+def logs_in_by(world: World) -> str:
+    return NodeLogin(world.node.logins, "EXTRA", SASL_MECHANISM_INTER_BROKER_PROTOCOL).mechanism
+
+
 async def keeps_deleted_files(world: World) -> bool:
     world.count += 1
     name = f"doomed{world.count}"
@@ -714,6 +729,12 @@ BROKER_EFFECTS: dict[str, Effect] = {
     "log.cleaner.dedupe.buffer.size": Effect("1024", compacts_in_one_turn, COMPACT),
     "log.cleaner.io.max.bytes.per.second": Effect("1", compacts_without_a_pause, COMPACT),
     "log.segment.delete.delay.ms": Effect("0", keeps_deleted_files),
+    "sasl.enabled.mechanisms": Effect(
+        "PLAIN",
+        mechanisms,
+        given_broker={"listener.name.extra.plain.sasl.jaas.config": 'PlainLoginModule required user_a="b";'},
+    ),
+    "sasl.mechanism.inter.broker.protocol": Effect("PLAIN", logs_in_by),
     "ssl.client.auth": Effect("required", certificates),
     "ssl.enabled.protocols": Effect("TLSv1.3", certificates),
     "ssl.endpoint.identification.algorithm": Effect("", certificates),

@@ -48,14 +48,17 @@ def test_protocols_of_listeners_that_are_not_there_do_not_matter() -> None:
 def test_without_a_map_listeners_of_controllers_speak_plaintext_whatever_their_name() -> None:
     other = {"listeners": "PLAINTEXT://127.0.0.1:9092,QUORUM://[::1]:9093", "controller.listener.names": "QUORUM"}
     assert NodeConfig.from_properties(GOOD | other).controller_listener_name == "QUORUM"
-    with pytest.raises(ConfigError, match="QUORUM speaks QUORUM"):
+    with pytest.raises(ConfigError, match="does not say what listener QUORUM speaks"):
         NodeConfig.from_properties(GOOD | other | {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT"})
 
 
 def test_what_controllers_elsewhere_speak_is_served_too() -> None:
     """Else a node that is only a broker would ask them in plain text."""
     broker = GOOD | {"process.roles": "broker", "listeners": "PLAINTEXT://127.0.0.1:9092"}
-    for protocols, says in (("CONTROLLER:SASL_SSL", "CONTROLLER speaks SASL_SSL"), ("SSL:SSL", "CONTROLLER speaks")):
+    for protocols, says in (
+        ("CONTROLLER:SASL_SSL", "sasl.mechanism.controller.protocol: GSSAPI"),
+        ("SSL:SSL", "what listener CONTROLLER speaks"),
+    ):
         mapped = {"listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{protocols}"}
         with pytest.raises(ConfigError, match=says):
             NodeConfig.from_properties(broker | mapped)
@@ -64,6 +67,52 @@ def test_what_controllers_elsewhere_speak_is_served_too() -> None:
 def test_the_defaults_of_what_is_not_served_may_be_spelled_out() -> None:
     spelled = {"authorizer.class.name": "", "security.inter.broker.protocol": "PLAINTEXT", "ssl.client.auth": "none"}
     assert NodeConfig.from_properties(GOOD | spelled | {"broker.id": "-1"}).node_id == 7
+
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+SASL = GOOD | {
+    "listener.security.protocol.map": "CONTROLLER:SASL_SSL,PLAINTEXT:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    "listener.name.plaintext.plain.sasl.jaas.config": f'{PLAIN} username="n" password="p" user_n="p";',
+    "listener.name.controller.plain.sasl.jaas.config": f'{PLAIN} username="n" password="p" user_n="p";',
+}
+
+
+def test_listeners_with_sasl() -> None:
+    assert NodeConfig.from_properties(SASL).protocols["CONTROLLER"] == "SASL_SSL"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"sasl.enabled.mechanisms": None}, r"listener\.name\.plaintext\.sasl\.enabled\.mechanisms: GSSAPI .Kerberos"),
+        ({"sasl.enabled.mechanisms": "SCRAM-SHA-256"}, "SCRAM-SHA-256 is not served yet"),
+        ({"listener.name.controller.sasl.enabled.mechanisms": "OAUTHBEARER"}, "OAUTHBEARER is not served yet"),
+        ({"listener.name.plaintext.plain.sasl.jaas.config": None}, "offers PLAIN, and knows no user"),
+        (
+            {"listener.name.controller.plain.sasl.jaas.config": f'{PLAIN} user_n="p";'},
+            "no username and password for this node, which asks other nodes on listener CONTROLLER",
+        ),
+        ({"sasl.mechanism.inter.broker.protocol": None}, "sasl.mechanism.inter.broker.protocol: GSSAPI"),
+        ({"sasl.mechanism.controller.protocol": None}, "sasl.mechanism.controller.protocol: GSSAPI"),
+        ({"sasl.mechanism.controller.protocol": "SCRAM-SHA-256"}, "is not allowed; allowed: PLAIN"),
+        (
+            {
+                "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+                "listener.name.plaintext.scram-sha-512.sasl.jaas.config": (
+                    'ScramLoginModule required username="n" password="p";'
+                ),
+            },
+            "SCRAM-SHA-512 is not offered on listener PLAINTEXT, which is PLAIN",
+        ),
+    ],
+)
+def test_what_a_listener_with_sasl_needs(change: dict[str, str | None], says: str) -> None:
+    properties = {key: value for key, value in (SASL | change).items() if value is not None}
+    with pytest.raises(ConfigError, match=says):
+        NodeConfig.from_properties(properties)
 
 
 def test_the_prefix_of_a_listener_is_in_small_letters() -> None:
@@ -128,12 +177,15 @@ def test_what_is_shown_and_who_may_connect() -> None:
         ({"listeners": "PLAINTEXT://:9092,PLAINTEXT://:9093"}, "stands there twice"),
         ({"listeners": "127.0.0.1:9092"}, "NAME://HOST:PORT"),
         ({"listeners": "PLAINTEXT://127.0.0.1:70000"}, "NAME://HOST:PORT"),
-        ({"listener.security.protocol.map": "PLAINTEXT:SSL"}, "this release serves PLAINTEXT"),
+        (
+            {"listener.security.protocol.map": "PLAINTEXT:SSL"},
+            "what listener CONTROLLER speaks: add CONTROLLER:PROTOCOL",
+        ),
         (
             {"listeners": "SSL://127.0.0.1:9092,CONTROLLER://:9093"},
             "brokers would ask this one on SSL by PLAINTEXT, and SSL speaks SSL",
         ),
-        ({"listeners": "OUTSIDE://127.0.0.1:9092,CONTROLLER://:9093"}, "OUTSIDE:SSL"),
+        ({"listeners": "OUTSIDE://127.0.0.1:9092,CONTROLLER://:9093"}, "OUTSIDE:PROTOCOL"),
         ({"advertised.listeners": "PLAINTXT://name:9092"}, "PLAINTXT is none of the listeners.*PLAINTEXT"),
         ({"advertised.listeners": "CONTROLER://name:9093"}, "CONTROLER is none of the listeners"),
         ({"listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://:9093"}, "no client can connect to 0.0.0.0"),

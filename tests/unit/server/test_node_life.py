@@ -23,6 +23,7 @@ from tidelog.log import Log, LogConfig
 from tidelog.metadata.records import FeatureLevelRecord, PartitionChangeRecord, encode_record
 from tidelog.net.address import Address
 from tidelog.records import BatchBuilder
+from tidelog.server.api.forwarding import create_topics_with_defaults
 from tidelog.server.api.handlers import api_02_list_offsets, api_03_metadata
 from tidelog.server.api.handlers.api_00_produce import handle
 from tidelog.server.api.handlers.api_03_metadata import DESCRIBED_AT_ONCE_MAX
@@ -384,7 +385,7 @@ def test_many_topics_that_cannot_be_made_are_one_line_of_the_log(caplog: pytest.
         node = new_node(MemoryDisk(), default_replication_factor="3")
         await node.start()
         caplog.clear()
-        await node.create_topics_with_defaults([f"topic-{number}" for number in range(101)])
+        await create_topics_with_defaults(node, [f"topic-{number}" for number in range(101)])
         assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
             "topic topic-0 (and 100 more) was not created"
         ]
@@ -413,7 +414,7 @@ def test_missing_topics_are_made_a_few_portions_at_a_time(monkeypatch: pytest.Mo
             return created
 
         monkeypatch.setattr(node, "create_topics", counted)
-        await node.create_topics_with_defaults([f"topic-{number}" for number in range(101)])
+        await create_topics_with_defaults(node, [f"topic-{number}" for number in range(101)])
         assert seen == [(1, 16), (2, 16), (3, 16), (4, 16), (1, 16), (2, 16), (3, 5)]
         assert len(node.image.topics_by_name) == 101
         await node.stop()

@@ -15,6 +15,7 @@ from support.fixtures.transactions import txn_batch
 from support.fixtures.waiting import WAIT_SECONDS_MAX, until
 from tidelog.base.errors import Code
 from tidelog.records import end_transaction_batch
+from tidelog.server.api.forwarding import create_topics_with_defaults
 from tidelog.wire.messages.api_78_share_fetch import ACQUIRE_AT_MOST
 
 Scenario = Callable[[SharingNode], Awaitable[None]]
@@ -407,7 +408,7 @@ def test_a_cluster_without_share_groups_refuses() -> None:
     async def scenario() -> None:
         node = sharing_node()
         await node.start()
-        await node.create_topics_with_defaults(["t"])
+        await create_topics_with_defaults(node, ["t"])
         await node.go_to_level(0)
         answer = await Member(node, "m").fetch()
         assert answer.error_code == Code.UNSUPPORTED_VERSION

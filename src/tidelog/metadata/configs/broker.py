@@ -22,11 +22,13 @@ from tidelog.metadata.configs.key import (
     keys_in,
 )
 from tidelog.metadata.configs.quotas import QUOTA_CONFIGS
+from tidelog.metadata.configs.sasl import SASL_CONFIGS
 from tidelog.metadata.configs.share_coordinators import SHARE_COORDINATOR_CONFIGS
 from tidelog.metadata.configs.share_groups import GROUP_SHARE_CONFIGS
 from tidelog.metadata.configs.tls import TLS_CONFIGS
 from tidelog.metadata.configs.topic import COMPRESSION_TYPES, GZIP_LEVELS
 from tidelog.metadata.configs.unserved import UNSERVED_CONFIGS
+from tidelog.metadata.listeners import PROTOCOLS
 
 NODE_ID = ConfigKey("node.id", INT.or_none, None, "This node's id, unlike any other's. Required.", minimum=0)
 BROKER_ID = ConfigKey("broker.id", INT, "-1", "The older name of node.id; both must agree. -1 for unset.", minimum=-1)
@@ -73,7 +75,7 @@ SECURITY_INTER_BROKER_PROTOCOL = ConfigKey(
     "PLAINTEXT",
     "The listener of this name is the one on which brokers ask each other, unless inter.broker.listener.name says "
     "which.",
-    choices=("PLAINTEXT", "SSL"),
+    choices=PROTOCOLS,
 )
 CONTROLLER_QUORUM_VOTERS = ConfigKey(
     "controller.quorum.voters",
@@ -582,5 +584,6 @@ BROKER_CONFIGS: tuple[ConfigKey[Any], ...] = (
     *TLS_CONFIGS,
     *AUTHORIZATION_CONFIGS,
     *TOKEN_CONFIGS,
+    *SASL_CONFIGS,
     *UNSERVED_CONFIGS,
 )

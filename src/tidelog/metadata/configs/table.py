@@ -20,6 +20,7 @@ from tidelog.metadata.configs import topic as topic_keys
 from tidelog.metadata.configs.broker import BROKER_CONFIGS
 from tidelog.metadata.configs.groups import GROUP_CONFIGS, check_ranges
 from tidelog.metadata.configs.key import PASSWORD, ConfigKey, ConfigType, ConfigValue, Support, Synonym
+from tidelog.metadata.configs.sasl import OF_LISTENER, OF_MECHANISM, is_mechanism
 from tidelog.metadata.configs.tls import TLS_NAMES
 from tidelog.metadata.configs.topic import TOPIC_CONFIGS
 from tidelog.metadata.image import ResourceKey, ResourceType
@@ -27,8 +28,6 @@ from tidelog.metadata.ip_overrides import parse_per_ip_overrides
 from tidelog.metadata.listeners import (
     LISTENERS,
     PROTOCOL_MAP,
-    PROTOCOLS,
-    check_protocols,
     parse_listeners,
     parse_protocols,
 )
@@ -167,22 +166,35 @@ def config_key(scope: Scope, name: str) -> ConfigKey[Any]:
         key = _key_by_prefix(name)
     if key is None:
         raise ConfigError(f"{name}: there is no such {scope} setting{_suggestion(scope, name)}")
-    listener = name.removeprefix(_OF_LISTENERS).partition(".")[0] if name.startswith(_OF_LISTENERS) else ""
-    if listener != listener.lower():  # nobody would look at it: a certificate might not be asked for
+    if name != _in_small_letters(name):  # nobody would look at it: a certificate might not be asked for
         raise ConfigError(
-            f"{name}: the name of a listener stands here in small letters: "
-            f"{_OF_LISTENERS}{name.removeprefix(_OF_LISTENERS).replace(listener, listener.lower(), 1)}"
+            f"{name}: the names of a listener and of a mechanism stand here in small letters: {_in_small_letters(name)}"
         )
     return key
+
+
+def _in_small_letters(name: str) -> str:
+    """As the name of a setting has those of a listener and of a mechanism."""
+    if not name.startswith(_OF_LISTENERS):
+        return name
+    listener, dot, of_listener = name.removeprefix(_OF_LISTENERS).partition(".")
+    mechanism, second_dot, rest = of_listener.partition(".")
+    if is_mechanism(mechanism):
+        of_listener = f"{mechanism.lower()}{second_dot}{rest}"
+    return f"{_OF_LISTENERS}{listener.lower()}{dot}{of_listener}"
 
 
 def _key_by_prefix(name: str) -> ConfigKey[Any] | None:
     """Of a setting whose name Kafka does not know in advance: one listener's, or a plugin's; None of any other."""
     if name.startswith(_OF_LISTENERS):
         _, _, of_listener = name.removeprefix(_OF_LISTENERS).partition(".")
-        _, _, of_mechanism = of_listener.partition(".")
-        key = TABLE["broker"].get(of_listener) or TABLE["broker"].get(of_mechanism)
-        if key is None or key.support != Support.SERVED or (key.name == of_listener and key.name in TLS_NAMES):
+        mechanism, _, of_mechanism = of_listener.partition(".")
+        key = TABLE["broker"].get(of_listener)
+        if key is None and is_mechanism(mechanism) and of_mechanism in OF_MECHANISM:
+            return replace(OF_MECHANISM[of_mechanism], name=name)
+        key = key or TABLE["broker"].get(of_mechanism)
+        is_own = of_listener in TLS_NAMES or of_listener in OF_LISTENER
+        if key is None or key.support != Support.SERVED or is_own:
             return None if key is None else replace(key, name=name)
         why = f"no listener has a setting of its own; {key.name} is one for all of them"
         return replace(key, name=name, default=None, support=Support.REFUSED, why=why)
@@ -276,10 +288,9 @@ def _check_listeners(broker: BrokerSettings) -> None:
     if of_one:
         raise ConfigError(f"{of_one[0]} is each broker's own: set it for one after the other, not for all of them")
     text = broker.dynamic.get(LISTENERS)
-    listeners = parse_listeners(LISTENERS, _elements(text)) if text is not None else ()
-    of_names = parse_protocols(broker[broker_keys.LISTENER_SECURITY_PROTOCOL_MAP])
-    protocols = {name: name for name in PROTOCOLS} | of_names
-    check_protocols(protocols, [one.name for one in listeners if one.name in protocols])
+    if text is not None:
+        parse_listeners(LISTENERS, _elements(text))
+    parse_protocols(broker[broker_keys.LISTENER_SECURITY_PROTOCOL_MAP])
 
 
 def _elements(text: str) -> list[str]:

@@ -132,6 +132,7 @@ APIS: dict[int, ServedApi] = {
         "api_15_describe_groups", (BROKER,), division=Division("groups", "groups", weight_max=WRITES_MAX)
     ),
     ApiKey.LIST_GROUPS: ServedApi("api_16_list_groups", (BROKER,)),
+    ApiKey.SASL_HANDSHAKE: ServedApi("api_17_sasl_handshake", (BROKER, CONTROLLER)),
     ApiKey.API_VERSIONS: ServedApi("api_18_api_versions", (BROKER, CONTROLLER)),
     ApiKey.CREATE_TOPICS: ServedApi(
         "api_19_create_topics",
@@ -230,6 +231,7 @@ APIS: dict[int, ServedApi] = {
         are_denied=decided,
         division=orders("resources", "responses", orders=lambda one: 1 + len(one.configs)),
     ),
+    ApiKey.SASL_AUTHENTICATE: ServedApi("api_36_sasl_authenticate", (BROKER, CONTROLLER)),
     ApiKey.CREATE_PARTITIONS: ServedApi(
         "api_37_create_partitions",
         (BROKER, CONTROLLER),

@@ -24,7 +24,7 @@ from tidelog.wire.api import Api
 from tidelog.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
-    from tidelog.server.api.ports import ServerApi
+    from tidelog.server.api.ports import DataApi, ServerApi
     from tidelog.server.api.request_context import Handler, RequestContext
     from tidelog.wire.messages.api_19_create_topics import CreatableTopic
 
@@ -33,6 +33,9 @@ logger = logging.getLogger("tidelog.server.forwarding")
 TIMEOUT_MS = 30_000
 """For requests that do not say how long they may take."""
 TIMEOUT_MS_MIN = 1_000
+AUTO_CREATED_AT_ONCE_MAX = 16
+AUTO_CREATED_TOGETHER_MAX = 4
+"""Portions that are asked for at a time: each is a decision of its own, and they are synced and opened together."""
 LEADERLESS_MS_MAX = 5_000
 """An election takes less, where it can succeed. Who asks later than that is told at once how many voters answer."""
 
@@ -147,6 +150,29 @@ async def create_topics(
         )
         for one in answer.topics
     )
+
+
+async def create_topics_with_defaults(
+    node: DataApi, names: Sequence[str], context: RequestContext | None = None
+) -> None:
+    """As a metadata request asks for. Whatever is refused shows in the image: the topic is not there.
+
+    In portions that the quorum can follow, a few at a time; the first ones among which one fails are the last.
+    """
+    results: list[CreateTopicResult] = []
+    portions = [
+        [TopicToCreate(name) for name in names[start : start + AUTO_CREATED_AT_ONCE_MAX]]
+        for start in range(0, len(names), AUTO_CREATED_AT_ONCE_MAX)
+    ]
+    for start in range(0, len(portions), AUTO_CREATED_TOGETHER_MAX):
+        together = portions[start : start + AUTO_CREATED_TOGETHER_MAX]
+        for created in await asyncio.gather(*(node.create_topics(one, context) for one in together)):
+            results += created
+    refused = [one for one in results if one.code not in (Code.NONE, Code.TOPIC_ALREADY_EXISTS)]
+    if refused:
+        first = refused[0]
+        more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+        logger.warning("topic %s%s was not created: %s: %s", first.name, more, first.code.name, first.message)
 
 
 def _creatable(topic: TopicToCreate) -> CreatableTopic:

@@ -112,8 +112,17 @@ class DataApi(MetadataApi, Protocol):
         """An id that nobody was given before, over all restarts. Raises KafkaError."""
         ...
 
-    async def create_topics_with_defaults(self, names: list[str], context: RequestContext | None = None) -> None:
-        """As a metadata request asks for. Whatever is refused shows in the image: the topic is not there."""
+    async def create_topics(
+        self, topics: Sequence[TopicToCreate], context: RequestContext | None = None
+    ) -> tuple[CreateTopicResult, ...]:
+        """Create topics, wherever the controller is; what was created can be written to when this returns.
+
+        Args:
+            context: of the request for which they are created; None for topics of this node's own.
+
+        Raises:
+            KafkaError: REQUEST_TIMED_OUT where no controller answered; KAFKA_STORAGE_ERROR: the disk is full.
+        """
         ...
 
 

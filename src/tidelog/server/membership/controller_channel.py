@@ -20,6 +20,7 @@ from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import Connection, ConnectionSettings
 from tidelog.net.pool import CONTROL_REQUESTS, ConnectionPool
+from tidelog.net.security import ConnectionSecurity
 from tidelog.server.tasks import unless
 from tidelog.wire import NO_TOKEN_YET, ApiKey, ConsistencyState
 from tidelog.wire.schema import layout_of
@@ -112,12 +113,21 @@ class ControllerChannel:
     """
 
     def __init__(
-        self, node_id: BrokerId, cluster_id: ClusterId, leader: LeaderSource, *, network: Network, rng: Rng
+        self,
+        node_id: BrokerId,
+        cluster_id: ClusterId,
+        leader: LeaderSource,
+        *,
+        network: Network,
+        security: ConnectionSecurity | None = None,
+        rng: Rng,
     ) -> None:
         self._leader = leader
         self._network = network
         self._token = LastToken(cluster_id)
-        self._settings = ConnectionSettings(f"broker-{node_id}", CONNECT_TIMEOUT_MS, consistency=self._token)
+        self._settings = ConnectionSettings(
+            f"broker-{node_id}", CONNECT_TIMEOUT_MS, consistency=self._token, security=security
+        )
         self._backoff = Backoff(RETRY_BACKOFF_MS, RETRY_BACKOFF_MS_MAX, rng)
         self._pools: dict[Address, ConnectionPool] = {}  # of the leader alone, and none before it was asked
         self._is_closed = False

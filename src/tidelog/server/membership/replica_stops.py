@@ -26,6 +26,7 @@ from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import ConnectionSettings
 from tidelog.net.pool import ConnectionPool
+from tidelog.net.security import ConnectionSecurity
 from tidelog.server.quorum.controller import ControllerListener
 from tidelog.server.tasks import Tasks
 from tidelog.wire.api import ApiKey
@@ -79,6 +80,7 @@ class ReplicaStops(ControllerListener):
         leader_epoch: Callable[[], LeaderEpoch | None],
         *,
         network: Network,
+        security: ConnectionSecurity | None = None,
         rng: Rng,
         tasks: Tasks,
     ) -> None:
@@ -92,7 +94,7 @@ class ReplicaStops(ControllerListener):
         self._backoff = Backoff(BACKOFF_MS, BACKOFF_MS_MAX, rng)
         self._pool = ConnectionPool(
             network,
-            ConnectionSettings(f"controller-{node_id}-stops", connect_timeout_ms=TIMEOUT_MS),
+            ConnectionSettings(f"controller-{node_id}-stops", connect_timeout_ms=TIMEOUT_MS, security=security),
             self._backoff,
             is_node=True,
         )

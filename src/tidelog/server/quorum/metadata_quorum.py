@@ -24,6 +24,7 @@ from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor, Network, Rng
 from tidelog.log import LogSlice
 from tidelog.net.address import Address
+from tidelog.net.security import ConnectionSecurity
 from tidelog.quorum import QuorumLog, QuorumNode
 from tidelog.quorum.progress import QuorumProgress
 from tidelog.quorum.recovering import PROBE_OFFSET
@@ -97,6 +98,7 @@ class MetadataQuorum:
         endpoints: Endpoints,
         new_controller: Callable[[MetadataQuorum], Controller],
         network: Network,
+        security: ConnectionSecurity | None = None,
         clock: Clock,
         rng: Rng,
         executor: Executor,
@@ -129,7 +131,15 @@ class MetadataQuorum:
         self._timer: asyncio.TimerHandle | None = None
         self._foreign = ForeignClusters(cluster_id, clock=clock)
         self.peers = QuorumPeers(
-            node_id, cluster_id, endpoints, config.settings, self, network=network, rng=rng, tasks=self.tasks
+            node_id,
+            cluster_id,
+            endpoints,
+            config.settings,
+            self,
+            network=network,
+            security=security,
+            rng=rng,
+            tasks=self.tasks,
         )
         self._namesake = Namesake(node_id, config.settings, is_controller=config.is_controller)
         self.storage = storage = MetadataStorage(

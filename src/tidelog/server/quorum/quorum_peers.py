@@ -20,6 +20,7 @@ from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import Connection, ConnectionSettings
 from tidelog.net.pool import CONTROL_REQUESTS, ConnectionPool
+from tidelog.net.security import ConnectionSecurity
 from tidelog.quorum.values import Answer, EpochEnded, QuorumFetch, QuorumRequest, QuorumSettings, VoterSet
 from tidelog.server.settings.quorum_config import Endpoints
 from tidelog.server.tasks import Tasks
@@ -65,6 +66,7 @@ class QuorumPeers:
         host: PeersHost,
         *,
         network: Network,
+        security: ConnectionSecurity | None = None,
         rng: Rng,
         tasks: Tasks,
     ) -> None:
@@ -80,7 +82,7 @@ class QuorumPeers:
         self._addresses: dict[BrokerId, Address] = {}
         self._pool = ConnectionPool(
             network,
-            ConnectionSettings(f"node-{node_id}", connect_timeout_ms=settings.request_timeout_ms),
+            ConnectionSettings(f"node-{node_id}", connect_timeout_ms=settings.request_timeout_ms, security=security),
             Backoff(max(settings.retry_backoff_ms, 1), CONNECT_BACKOFF_MS_MAX, rng),
             is_node=True,
         )

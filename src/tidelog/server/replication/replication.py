@@ -23,6 +23,7 @@ from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import ConnectionSettings
 from tidelog.net.pool import ConnectionPool
+from tidelog.net.security import ConnectionSecurity
 from tidelog.replica import FollowerRequest, IsrProposal, LeaderReplica, Truncation
 from tidelog.server.replication.cut_off import CutOffLeaders
 from tidelog.server.replication.deadlines import Due, ReplicationDeadlines
@@ -98,6 +99,7 @@ class Replication:
         settings: ReplicaFetchSettings,
         *,
         network: Network,
+        security: ConnectionSecurity | None = None,
         clock: Clock,
         rng: Rng,
     ) -> None:
@@ -118,7 +120,7 @@ class Replication:
         self.follower_throttle = Throttle(clock.now_ms, self.due_at)
         self.peers = ConnectionPool(
             network,
-            ConnectionSettings(client_id=f"broker-{broker_id}-replicas"),
+            ConnectionSettings(client_id=f"broker-{broker_id}-replicas", security=security),
             Backoff(CONNECT_BACKOFF_FIRST_MS, CONNECT_BACKOFF_LONGEST_MS, rng),
             is_node=True,
         )

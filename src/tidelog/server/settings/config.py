@@ -25,6 +25,7 @@ from tidelog.metadata.listeners import (
 from tidelog.security.acl_authorizer import AuthorizerSettings
 from tidelog.server.settings.quorum_config import QuorumConfig, read_quorum_config
 from tidelog.server.settings.replication_settings import inter_broker_listener_name
+from tidelog.server.settings.sasl_settings import check_sasl
 
 BROKER_ROLE = "broker"
 CONTROLLER_ROLE = "controller"
@@ -115,13 +116,22 @@ class NodeConfig:
         idle_ms = values[keys.CONNECTIONS_MAX_IDLE_MS]
         slow_ms = values[keys.SLOW_REQUEST_LOG_MS]
         parse_per_ip_overrides(values[keys.MAX_CONNECTIONS_PER_IP_OVERRIDES])
+        protocols = _protocols(values, _names_of_controllers(values))
+        check_sasl(
+            properties,
+            protocols,
+            of_brokers=[one.name for one in broker_listeners],
+            of_controllers=[one.name for one in controller_listeners],
+            broker_listener=inter_broker_listener_name(values) if broker_listeners else None,
+            controller_listener=listener_name,
+        )
         return NodeConfig(
             node_id=node_id,
             broker_listeners=broker_listeners,
             controller_listeners=controller_listeners,
             controller_listener_name=listener_name,
             inter_broker_listener_name=inter_broker_listener_name(values),
-            protocols=_protocols(values, _names_of_controllers(values)),
+            protocols=protocols,
             quorum=read_quorum_config(values, node_id, controller_listeners, listener_name),
             advertised=advertised,
             rack=values[keys.BROKER_RACK],

@@ -128,6 +128,7 @@ class Connections:
         self._refused_log = Seldom(LOG_INTERVAL_SECONDS)
         self._full_log = Seldom(LOG_INTERVAL_SECONDS)
         self._handshake_log = Seldom(LOG_INTERVAL_SECONDS)
+        self._authentication_log = Seldom(LOG_INTERVAL_SECONDS)
         self._trouble_log = Seldom(LOG_INTERVAL_SECONDS)
 
     @staticmethod
@@ -224,6 +225,12 @@ class Connections:
             reason = getattr(error, "reason", None) or str(error) or "the peer hung up"
             logger.warning("%s: the TLS handshake failed: %s%s", ip, reason, more, extra={"peer": ip})
 
+    def _log_authentication(self, ip: str, error: Exception | None) -> None:
+        suppressed = self._authentication_log.suppressed()
+        if suppressed is not None:
+            more = f" ({suppressed} more failed since the last line)" if suppressed else ""
+            logger.warning("%s: the authentication failed: %s%s", ip, error, more, extra={"peer": ip})
+
     def _hold_up(self) -> None:
         if self._full_log.suppressed() is not None:
             logger.warning(
@@ -236,6 +243,8 @@ class Connections:
         self.closed[why] += 1
         if why is Closed.HANDSHAKE:
             self._log_handshake(ip, error)
+        elif why is Closed.AUTHENTICATION:
+            self._log_authentication(ip, error)
         if is_counted:
             self._by_ip[ip] -= 1
             if not self._by_ip[ip]:

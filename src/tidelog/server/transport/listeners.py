@@ -16,13 +16,15 @@ from tidelog.base.ports import Clock, Executor, Listening
 from tidelog.metadata import RegisteredEndpoint
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.metadata.configs import broker as keys
-from tidelog.metadata.listeners import Listener, check_protocols, parse_listeners, parse_protocols
+from tidelog.metadata.listeners import Listener, check_protocols, has_sasl, parse_listeners, parse_protocols
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.in_force import SettingsInForce
+from tidelog.server.transport.authentication import Authentication
 from tidelog.server.transport.connection_memory import ConnectionMemory
 from tidelog.server.transport.connections import Connections
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER, INTER_BROKER
 from tidelog.server.transport.node_networks import NodeNetworks
+from tidelog.server.transport.sasl_gate import NewGate
 from tidelog.server.transport.server_connection import Answer, OnClosed, ServerConnection
 
 logger = logging.getLogger("tidelog.server.node")
@@ -61,6 +63,7 @@ class Listeners:
         connections: Connections,
         *,
         networks: NodeNetworks,
+        authentication: Authentication,
         clock: Clock,
         executor: Executor,
         new_dispatcher: Callable[[str], FrameHandler],
@@ -69,6 +72,7 @@ class Listeners:
         self._config = config
         self._connections = connections
         self._networks = networks
+        self._authentication = authentication
         self._executor = executor
         self._new_dispatcher = new_dispatcher
         self._is_timed = is_timed
@@ -154,7 +158,10 @@ class Listeners:
         if dispatcher is None:
             dispatcher = self._dispatchers[role_there] = self._new_dispatcher(role_there)
         memory = self.memory[CLIENTS if role_there == BROKER else NODES]
-        make = partial(self._new_connection, dispatcher, listener.name, memory)
+        new_gate = None
+        if has_sasl(protocol or self._networks.protocol(listener.name)):
+            new_gate = self._authentication.listener(listener.name, of_controllers=role == CONTROLLER).new_gate
+        make = partial(self._new_connection, dispatcher, listener.name, memory, new_gate)
         try:
             acceptor = self._networks.of_listener(listener.name, protocol).listen(
                 listener.host or None,
@@ -237,6 +244,7 @@ class Listeners:
         handler: FrameHandler,
         listener_name: str,
         memory: ConnectionMemory,
+        new_gate: NewGate | None,
         on_closed: OnClosed,
     ) -> ServerConnection:
         return ServerConnection(
@@ -247,6 +255,7 @@ class Listeners:
             executor=self._executor,
             memory=memory,
             on_closed=on_closed,
+            new_gate=new_gate,
             is_timed=self._is_timed,
         )
 

@@ -15,7 +15,7 @@ from tidelog.base.certificates import Certificates
 from tidelog.base.errors import ConfigError, MissingExtraError
 from tidelog.base.ports import Executor, Network, SecuredNetwork
 from tidelog.metadata.configs.tls import TLS_NAMES, certificates_of
-from tidelog.metadata.listeners import PROTOCOLS, SSL
+from tidelog.metadata.listeners import PROTOCOLS, has_tls
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.in_force import SettingsInForce
 
@@ -69,7 +69,7 @@ class NodeNetworks:
         Raises:
             ConfigError: its certificate cannot be used.
         """
-        if (protocol or self.protocol(name)) != SSL:
+        if not has_tls(protocol or self.protocol(name)):
             return self._network
         return self._over_tls(name, listens=True)
 
@@ -112,7 +112,7 @@ class NodeNetworks:
                 self._renew(key, certificates)
 
     def _to(self, name: str) -> Network:
-        return self._over_tls(name, listens=False) if self.protocol(name) == SSL else self._network
+        return self._over_tls(name, listens=False) if has_tls(self.protocol(name)) else self._network
 
     def _over_tls(self, name: str, *, listens: bool) -> Network:
         key = name, listens

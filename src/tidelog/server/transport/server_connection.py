@@ -19,11 +19,12 @@ from enum import StrEnum
 from time import perf_counter_ns
 from typing import Protocol, cast
 
-from tidelog.base.errors import InvariantBrokenError, MalformedMessageError, TidelogError
+from tidelog.base.errors import AuthenticationError, InvariantBrokenError, MalformedMessageError, TidelogError
 from tidelog.base.ports import Buffer, Executor
-from tidelog.base.principals import ANONYMOUS, Requester
+from tidelog.base.principals import ANONYMOUS, Principal, Requester
 from tidelog.server.tasks import start_kept
 from tidelog.server.transport.connection_memory import ConnectionMemory, Kept
+from tidelog.server.transport.sasl_gate import NewGate
 from tidelog.wire import FrameReceiver, Piece
 from tidelog.wire.connection import BUFFER_SIZE_BYTES_MIN
 from tidelog.wire.limits import request_size_bytes_max
@@ -59,6 +60,7 @@ class Closed(StrEnum):
 
     BY_PEER = "peer"
     HANDSHAKE = "handshake"  # that of TLS failed
+    AUTHENTICATION = "authentication"  # it did not show who it is, or a session was over
     IDLE = "idle"
     UNFINISHED = "unfinished"  # a request that did not come to its end within the idle limit
     NOT_READING = "not_reading"  # answers that nobody took within the idle limit
@@ -81,10 +83,12 @@ class ServerConnection(asyncio.BufferedProtocol):
         connections: the open connections of the server; this one enters and leaves by itself.
         executor: reads what is not in the page cache.
         memory: what it has together with others.
-        on_closed: told why, once, when the connection is gone; with the error, if it never opened.
+        on_closed: told why, once, when the connection is gone; with the error, if it never opened or authenticated.
+        new_gate: makes what finds out who sends; None where nobody is asked.
         is_timed: whether `received_ns` is kept.
 
     Attributes:
+        gate: as above.
         memory: as above.
         on_disconnected: called when it closed, whoever closed it.
         requester: who sends on it.
@@ -98,6 +102,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_closed",
         "_closing",
         "_connections",
+        "_error",
         "_executor",
         "_handed_over",
         "_idle_sweeps",
@@ -114,6 +119,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_transport",
         "_wanted_bytes",
         "_write_paused",
+        "gate",
         "listener_name",
         "memory",
         "on_disconnected",
@@ -133,6 +139,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         executor: Executor,
         memory: ConnectionMemory,
         on_closed: OnClosed | None = None,
+        new_gate: NewGate | None = None,
         is_timed: bool = False,
     ) -> None:
         self.listener_name = listener_name
@@ -142,6 +149,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.requester = Requester(ANONYMOUS, "?")
         self._on_frame = on_frame
         self._receiver = FrameReceiver(frame_size_bytes_max, request_size_bytes_max)
+        self.gate = None if new_gate is None else new_gate(on_frame, frame_size_bytes_max)
+        if self.gate is not None:
+            self._on_frame = self.gate.on_frame
+            self._receiver.frame_size_bytes_max = self.gate.request_size_bytes_max
         self._connections = connections
         self._executor = executor
         self.memory = memory
@@ -158,6 +169,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._write_paused = False
         self._closing = False
         self._closed: Closed | None = None
+        self._error: Exception | None = None  # for which it is closed, where others log it
         self._keeps_frame = False
         self._muted: asyncio.TimerHandle | None = None  # while it is, nothing is served
         self._idle_sweeps = 0
@@ -175,11 +187,15 @@ class ServerConnection(asyncio.BufferedProtocol):
         else:
             self.peer = str(peer)
         self._connections[self] = None
+        if self.gate is not None:
+            self.gate.on_connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.pop(self, None)
         self._closing = True
         self._outbox.clear()
+        if self.gate is not None:
+            self.gate.on_closed()
         self.memory.forget(self)
         if self._handed_over is not None:
             self._handed_over.let_go()
@@ -194,7 +210,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             if self._transport is None and exc is not None:
                 on_closed(Closed.HANDSHAKE, exc)
             else:
-                on_closed(self._closed or Closed.BY_PEER, None)
+                on_closed(self._closed or Closed.BY_PEER, self._error)
         on_disconnected, self.on_disconnected = self.on_disconnected, None
         if on_disconnected is not None:
             on_disconnected()
@@ -273,12 +289,35 @@ class ServerConnection(asyncio.BufferedProtocol):
         kept.count(len(frame))
         return self._receiver.hand_over(frame), kept
 
+    def serve_by(self, on_frame: OnFrame) -> None:
+        """Have this decide the answers to requests, from the next one on."""
+        self._on_frame = on_frame
+
+    def on_authenticated(self, principal: Principal, frame_size_bytes_max: int, *, by_token: bool) -> None:
+        """It is known who sends: requests may be of this size."""
+        self.requester = Requester(principal, self.requester.host, by_token)
+        self._receiver.frame_size_bytes_max = frame_size_bytes_max
+
     def refuse(self, reason: str, why: Closed = Closed.REFUSED) -> None:
         """Read no more, with the reason in the log: what came is not the protocol, or cannot be answered in it.
 
         The answers that are written already go out first; a peer that takes none of them is seen to by `sweep`.
         """
         logger.warning("%s: connection closed: %s", self.peer, reason, extra={"peer": self.peer})
+        self._end(why)
+
+    def hang_up(self, error: AuthenticationError) -> None:
+        """As `refuse`: it is not known who sends. `on_closed` is told why."""
+        self._error = error
+        self._end(Closed.AUTHENTICATION)
+
+    def close_unauthenticated_when_answered(self, error: AuthenticationError) -> None:
+        """Serve nothing behind the request that is being answered. `on_closed` is told why."""
+        self._error = error
+        self._closed = self._closed or Closed.AUTHENTICATION
+        self._closing = True
+
+    def _end(self, why: Closed) -> None:
         self._closing = True
         self._closed = self._closed or why
         self._outbox.clear()
@@ -385,6 +424,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         except MalformedMessageError as error:
             self._write_small(small)
             self.refuse(str(error))
+            return
+        except AuthenticationError as error:
+            self._write_small(small)
+            self.hang_up(error)
             return
         except InvariantBrokenError:
             logger.exception("%s: a bug in Tidelog; this connection is closed", self.peer)

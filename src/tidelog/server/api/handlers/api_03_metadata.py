@@ -20,6 +20,7 @@ from tidelog.base.ids import TopicId
 from tidelog.metadata import MetadataImage, TopicImage
 from tidelog.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
 from tidelog.server.api.authorized_operations import AuthorizedOperations
+from tidelog.server.api.forwarding import create_topics_with_defaults
 from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.wire.messages.api_03_metadata import (
     MetadataRequest,
@@ -65,7 +66,7 @@ async def _create_then_answer(
 ) -> MetadataResponse:
     # Whatever comes of it, and whoever was first, the image says.
     try:
-        await node.create_topics_with_defaults(missing, context)
+        await create_topics_with_defaults(node, missing, context)
     except KafkaError as error:
         code_of(error, f"Metadata: auto-creation of {missing}")
     response = _answer_where_it_fits(node, request, context)

@@ -1,0 +1,74 @@
+"""What the listeners of a node with SASL need, and what it logs in to other nodes with: checked before it starts.
+
+Kafka: `KafkaConfig`, `JaasContext`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tidelog.base.errors import ConfigError
+from tidelog.metadata.configs.sasl import (
+    GSSAPI,
+    SASL_MECHANISM_CONTROLLER_PROTOCOL,
+    SASL_MECHANISM_INTER_BROKER_PROTOCOL,
+)
+from tidelog.metadata.listeners import has_sasl
+from tidelog.security.sasl_listener import node_credentials, sasl_listener
+
+
+def check_sasl(
+    texts: Mapping[str, str],
+    protocols: Mapping[str, str],
+    *,
+    of_brokers: Iterable[str],
+    of_controllers: Iterable[str],
+    broker_listener: str | None,
+    controller_listener: str,
+) -> None:
+    """Check what is set for SASL.
+
+    Args:
+        texts: the node's file, by Kafka's keys.
+        protocols: of listeners, by their names.
+        of_brokers: the names of its listeners; `of_controllers` likewise.
+        broker_listener: on which it asks brokers; None for a node that is none.
+        controller_listener: on which it asks controllers.
+
+    Raises:
+        ConfigError: something is missing, or not served. Names the setting.
+    """
+
+    def asks_who(name: str) -> bool:
+        return has_sasl(protocols.get(name, name))
+
+    for name in filter(asks_who, of_brokers):
+        sasl_listener(texts, name)
+    for name in filter(asks_who, of_controllers):
+        sasl_listener(texts, name, of_controllers=True)
+    if broker_listener is not None and asks_who(broker_listener):
+        mechanism = SASL_MECHANISM_INTER_BROKER_PROTOCOL
+        _check_login(texts, mechanism.name, texts.get(mechanism.name, GSSAPI), broker_listener)
+        if broker_listener in of_brokers:
+            _check_offered(texts, mechanism.name, texts[mechanism.name], broker_listener)
+    if asks_who(controller_listener):
+        of_controllers_too = SASL_MECHANISM_CONTROLLER_PROTOCOL
+        _check_login(texts, of_controllers_too.name, texts.get(of_controllers_too.name, GSSAPI), controller_listener)
+
+
+def _check_login(texts: Mapping[str, str], key: str, mechanism: str, listener_name: str) -> None:
+    if mechanism == GSSAPI:
+        raise ConfigError(
+            f"{key}: GSSAPI (Kerberos), which is Kafka's default, is not served, and this node asks others on listener "
+            f"{listener_name}, which has SASL: set it to PLAIN"
+        )
+    node_credentials(texts, listener_name, mechanism)
+
+
+def _check_offered(texts: Mapping[str, str], key: str, mechanism: str, listener_name: str) -> None:
+    """Brokers ask each other on it."""
+    offered = sasl_listener(texts, listener_name).mechanisms
+    if mechanism not in offered:
+        raise ConfigError(
+            f"{key}: {mechanism} is not offered on listener {listener_name}, which is {', '.join(offered)}"
+        )

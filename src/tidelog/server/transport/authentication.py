@@ -1,0 +1,135 @@
+"""How the listeners of a node with SASL find out who connects: by what is set now, and what the metadata says of users.
+
+Kafka: `SaslChannelBuilder`, `CredentialProvider`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import Protocol
+
+from tidelog.base.errors import ConfigError
+from tidelog.base.ids import ClusterId
+from tidelog.base.ports import Clock, Rng
+from tidelog.metadata import MetadataImage
+from tidelog.metadata.configs.delegation_tokens import TOKEN_SECRET_KEY
+from tidelog.metadata.configs.sasl import CONNECTION_FAILED_AUTHENTICATION_DELAY_MS, PLAIN, SCRAM
+from tidelog.metadata.scram_credentials import ScramCredential
+from tidelog.security.delegation_tokens import token_credentials, token_identity
+from tidelog.security.sasl_listener import SaslListener, sasl_listener
+from tidelog.security.sasl_server import Identity, PlainServerExchange, ServerExchange
+from tidelog.security.scram_server import ScramServerExchange
+from tidelog.server.settings.in_force import SettingsInForce
+from tidelog.server.transport.sasl_gate import SaslGate
+from tidelog.server.transport.server_connection import OnFrame
+
+logger = logging.getLogger("tidelog.server.authentication")
+
+
+class KnowsUsers(Protocol):
+    """What a node knows of its cluster."""
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+    @property
+    def cluster_id(self) -> ClusterId: ...
+
+
+class Authentication:
+    """Of one node.
+
+    Args:
+        static: its file, by Kafka's keys.
+        node: the metadata, with users of SCRAM and delegation tokens. By the id of the cluster unknown users are
+            asked alike by all of its brokers.
+    """
+
+    def __init__(
+        self,
+        static: Mapping[str, str],
+        node: KnowsUsers,
+        *,
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
+        self.texts = static
+        self._node = node
+        self.clock = clock
+        self.rng = rng
+        self._listeners: dict[str, AuthenticatingListener] = {}
+
+    def listener(self, name: str, *, of_controllers: bool) -> AuthenticatingListener:
+        """What authenticates who connects to a listener. Raises ConfigError: its settings cannot be used."""
+        listener = self._listeners[name] = AuthenticatingListener(self, name, of_controllers=of_controllers)
+        return listener
+
+    def on_settings(self, old: SettingsInForce | None, new: SettingsInForce) -> None:
+        """A setting may say something else: who is connected stays."""
+        texts = {**new.broker.static, **new.broker.dynamic_default, **new.broker.dynamic}
+        if texts != self.texts:
+            self.texts = texts
+            for listener in self._listeners.values():
+                listener.read_settings()
+
+    def credential(self, mechanism: str, name: str, by_token: bool) -> ScramCredential | None:
+        """What is kept of a user's password, or derived of a delegation token."""
+        image = self._node.image
+        if by_token:
+            secret_key = self.texts.get(TOKEN_SECRET_KEY.name)
+            return token_credentials(image, secret_key, mechanism, name, self.clock.wall_ms())
+        return image.scram_credentials.get((mechanism, name))
+
+    def identity(self, name: str, by_token: bool) -> Identity | None:
+        """Who has shown the proof of that name: a delegation token is its owner."""
+        return token_identity(self._node.image, name, self.clock.wall_ms()) if by_token else Identity(name)
+
+    def unknown_key(self) -> bytes:
+        """See `unknown_credential`."""
+        return hashlib.sha256(f"users that are not known in {self._node.cluster_id}".encode()).digest()
+
+
+class AuthenticatingListener:
+    """One listener with SASL."""
+
+    def __init__(self, node: Authentication, name: str, *, of_controllers: bool) -> None:
+        self._node = node
+        self._name = name
+        self._of_controllers = of_controllers
+        self._settings = self._read()
+
+    def settings(self) -> SaslListener:
+        return self._settings
+
+    def failure_delay_seconds(self) -> float:
+        key = CONNECTION_FAILED_AUTHENTICATION_DELAY_MS
+        text = self._node.texts.get(key.name)
+        return (key.fallback if text is None else key.parse(text)) / 1000
+
+    def start_exchange(self, mechanism: str) -> ServerExchange | None:
+        if mechanism not in self._settings.mechanisms:
+            return None
+        if mechanism == PLAIN:
+            return PlainServerExchange(self._settings.passwords)
+        if mechanism in SCRAM:
+            nonce = self._node.rng.uuid().hex + self._node.rng.uuid().hex
+            find = partial(self._node.credential, mechanism)
+            return ScramServerExchange(mechanism, find, nonce, self._node.unknown_key(), identify=self._node.identity)
+        return None
+
+    def new_gate(self, on_frame: OnFrame, frame_size_bytes_max: int) -> SaslGate:
+        """For one connection."""
+        return SaslGate(self, on_frame, frame_size_bytes_max, self._node.clock)
+
+    def read_settings(self) -> None:
+        """They may have changed. What cannot be used is told of in the log, and changes nothing."""
+        try:
+            self._settings = self._read()
+        except ConfigError as error:
+            logger.error("listener %s: %s; who may log in stays as it was", self._name, error)
+
+    def _read(self) -> SaslListener:
+        return sasl_listener(self._node.texts, self._name, of_controllers=self._of_controllers)
