@@ -22,6 +22,7 @@ from tidelog.sim.checkers.transactional_logs import (
     TransactionalBatch,
     TransactionalView,
     decided,
+    first_undecided,
 )
 
 SOURCE, A, B = (TopicPartition(topic, PartitionIndex(0)) for topic in ("source", "a", "b"))
@@ -54,6 +55,11 @@ def stable(text: str, high_watermark: int, last_stable_offset: int) -> list[str]
 def test_what_became_of_each_batch() -> None:
     found = {each.batch.base_offset: each.commits for each in decided(batches("a b a A- a B+"))}
     assert found == {0: False, 1: True, 2: False, 4: None}
+
+
+def test_where_the_first_transaction_begins_that_is_open() -> None:
+    assert first_undecided(batches("a A+ b a A- b")) == 2
+    assert first_undecided(batches("a b B+ A-")) is None
 
 
 @pytest.mark.parametrize(
@@ -168,6 +174,13 @@ def test_who_read_to_the_end_has_what_is_there() -> None:
     assert list(checker.check("R", {0: b"x", 2: b"y"}, {0: b"x", 2: b"y"})) == []
     for has in ({0: b"x"}, {0: b"x", 1: b"z", 2: b"y"}, {0: b"x", 2: b"z"}):
         assert len(list(checker.check("R", has, {0: b"x", 2: b"y"}))) == 1
+
+
+def test_who_reads_what_is_committed_has_nothing_beyond_a_transaction_that_is_open() -> None:
+    checker, there = CommittedIsRead(), {0: b"x", 2: b"y"}
+    assert list(checker.check("R", {0: b"x"}, there, 1)) == []
+    assert len(list(checker.check("R", {}, there, 1))) == 1
+    assert len(list(checker.check("R", there, there, 1))) == 1
 
 
 def test_a_compacted_topic_has_the_last_of_each_key() -> None:

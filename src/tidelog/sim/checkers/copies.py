@@ -209,14 +209,18 @@ class CommittedIsRead:
 
     name = "CommittedIsRead"
 
-    def check(self, reader: str, has: Mapping[int, bytes], there: Mapping[int, bytes]) -> Iterator[Broken]:
+    def check(
+        self, reader: str, has: Mapping[int, bytes], there: Mapping[int, bytes], end_offset: int | None = None
+    ) -> Iterator[Broken]:
         """By offset.
 
         Args:
             there: from where the reader began.
+            end_offset: up to which it may be given anything, exclusive; None for the end of the log.
         """
         for offset in sorted(has.keys() | there.keys()):
-            if has.get(offset) != there.get(offset):
+            is_to_be_read = end_offset is None or offset < end_offset
+            if has.get(offset) != (there.get(offset) if is_to_be_read else None):
                 what = f"{reader} has {has.get(offset)!r} at offset={offset}, the log has {there.get(offset)!r}"
                 yield Broken(self.name, what)
                 return

@@ -56,6 +56,11 @@ def decided(batches: Iterable[TransactionalBatch]) -> Iterator[Decided]:
             yield Decided(records, None)
 
 
+def first_undecided(batches: Iterable[TransactionalBatch]) -> Offset | None:
+    """Where the first transaction of a log begins that no marker has decided; None if there is none."""
+    return min((batch.base_offset for batch, commits in decided(batches) if commits is None), default=None)
+
+
 class TransactionalView(NamedTuple):
     """A leader's log.
 

@@ -20,7 +20,7 @@ from tidelog.sim.checkers.copies import (
     latest_key,
     parse_copy,
 )
-from tidelog.sim.checkers.transactional_logs import decided
+from tidelog.sim.checkers.transactional_logs import decided, first_undecided
 from tidelog.sim.checkers.views import Broken
 from tidelog.sim.node import SimulatedNode
 from tidelog.sim.runs.cluster_plan import OFFSETS
@@ -236,7 +236,8 @@ class TransactionRecorder:
         if not is_all and not is_kept:  # what is decided may be so no more: a marker may be lost
             there = {offset: copy for offset, copy in there.items() if offset in reader.records}
         begun = {offset: copy for offset, copy in there.items() if offset >= reader.begins_at}
-        yield from CommittedIsRead().check(name, reader.records, begun)
+        end_offset = None if is_all else self._first_undecided(partition)
+        yield from CommittedIsRead().check(name, reader.records, begun, end_offset)
 
     # How.
 
@@ -257,6 +258,11 @@ class TransactionRecorder:
             for offset in range(batch.base_offset, batch.next_offset)
             if commits
         }
+
+    def _first_undecided(self, partition: TopicPartition) -> int | None:
+        """Where who reads what is committed waits: for ever, if the coordinator has lost what it knew."""
+        stored = self._cluster.watched[partition].leader()
+        return None if stored is None else first_undecided(stored.transactional)
 
     def _all(self, partition: TopicPartition) -> dict[int, bytes]:
         stored = self._cluster.watched[partition].leader()
