@@ -131,3 +131,9 @@ def test_epochs_without_an_entry_and_entries_that_await_are_told_of() -> None:
     assert list(without_entry(opened, [loss_id])) == []
     assert list(awaited(opened)) == ["flights-0@1 awaits [2]"]
     assert list(awaited(image)) == []
+
+
+def test_who_lost_a_record_by_itself() -> None:
+    lost, cut_off = (World("m1@0", "m1@0 m2@3").lose(is_cut=is_cut) for is_cut in (False, True))
+    assert list(lost.seen.who_lost(1)) == [(B, (LeaderEpoch(3), "m2"))]
+    assert list(cut_off.seen.who_lost(1)) == []

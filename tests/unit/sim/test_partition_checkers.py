@@ -9,6 +9,7 @@ from tidelog.metadata import PartitionImage
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 from tidelog.sim.checkers.history import PartitionHistory
 from tidelog.sim.checkers.partition import PartitionCheckers, broken_now
+from tidelog.sim.checkers.promises import what_is_wrong_with_acknowledged
 from tidelog.sim.checkers.views import PartitionView, ReplicaView
 
 A, B, C = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -212,6 +213,20 @@ def test_what_was_committed_after_the_losses_is_promised_again() -> None:
     assert checkers.check(view(more, leader=B, isr=(B,), epoch=1)) == []
     names = [one.invariant for one in checkers.check(LOST)]
     assert names == ["AckedRecordsSurvive", "DeliveredStaysDeliverable"]
+
+
+def test_what_was_acknowledged_just_before_too_many_lost_power_is_excused() -> None:
+    m2 = LeaderEpoch(0), "m2"
+    for losses_max, is_broken in ((0, False), (1, True)):
+        history = PartitionHistory(power_losses_max=losses_max)
+        checkers = PartitionCheckers(history)
+        alone = replica(A, "m1@0 |", isr=(A,))
+        assert checkers.check(view(alone, replica(B, "m1@0 |"), isr=(A,))) == []
+        history.on_power_lost(A)
+        assert what_is_wrong_with_acknowledged(history, 1, "m2", tuple, lambda: [(B, (LeaderEpoch(0), "m3"))])
+        assert what_is_wrong_with_acknowledged(history, 1, "m2", tuple, lambda: [(A, m2)]) is None
+        names = [one.invariant for one in checkers.check(view(alone, replica(B, "m1@0 |"), isr=(A,)))]
+        assert ("AckedRecordsSurvive" in names) is is_broken
 
 
 def test_an_unclean_election_ends_promises() -> None:

@@ -92,6 +92,17 @@ class PartitionHistory:
             self.committed_end_offset = Offset(offset + 1)
         return None
 
+    def on_committed_and_lost(self, broker: BrokerId, offset: int, record: Record) -> None:
+        """A leader committed a record, and it was gone from a replica with its power before anybody saw that.
+
+        It was promised before that loss.
+        """
+        lost = self._doubtful.get(broker)
+        self.on_committed(record[0], offset, record)
+        known = self.committed.get(offset)
+        if lost is not None and known is not None and known.record == record:
+            self.committed[offset] = known._replace(number=min(known.number, lost[0] - 1))
+
     def on_held(self, offset: int, record: Record) -> None:
         """Enough in sync hold what a leader committed: if that promise had ended, it is made anew."""
         known = self.committed.get(offset)

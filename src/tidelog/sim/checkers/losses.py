@@ -36,7 +36,7 @@ class SeenRecords:
     """
 
     def __init__(self) -> None:
-        self._had: dict[BrokerId, dict[int, set[LeaderEpoch]]] = {}
+        self._had: dict[BrokerId, dict[int, dict[LeaderEpoch, Record]]] = {}
         self._gone: dict[BrokerId, set[tuple[int, LeaderEpoch]]] = {}
         self._cut: dict[BrokerId, set[tuple[int, LeaderEpoch]]] = {}
 
@@ -53,7 +53,7 @@ class SeenRecords:
         had = self._had.setdefault(broker, {})
         for records in (before, now):
             for offset, record in enumerate(records, begin):
-                had.setdefault(offset, set()).add(record[0])
+                had.setdefault(offset, {})[record[0]] = record
         gone = {(offset, record[0]) for offset, record in enumerate(before, begin)}
         self._gone.setdefault(broker, set()).update(gone)
         if is_cut:
@@ -66,6 +66,13 @@ class SeenRecords:
     def who_cut(self, offset: int, record: Record) -> list[BrokerId]:
         """Replicas that cut it off, and can tell."""
         return sorted(broker for broker, cut in self._cut.items() if (offset, record[0]) in cut)
+
+    def who_lost(self, offset: int) -> Iterator[tuple[BrokerId, Record]]:
+        """Replicas that had a record there and lost it by themselves, as by a loss of power; and the record."""
+        for broker, gone in self._gone.items():
+            for epoch, record in self._had[broker].get(offset, {}).items():
+                if (offset, epoch) in gone and (offset, epoch) not in self._cut.get(broker, ()):
+                    yield broker, record
 
     def had(self, broker: BrokerId, offset: int, row: ReplicaLoss) -> list[LeaderEpoch]:
         """The epochs of a row, in which a replica once had a record at an offset."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 
-from tidelog.base.ids import LeaderEpoch
+from tidelog.base.ids import BrokerId, LeaderEpoch
 from tidelog.metadata.image import PartitionImage
 from tidelog.sim.checkers.growth import Changes, Compared
 from tidelog.sim.checkers.history import PartitionHistory
 from tidelog.sim.checkers.in_sync import first_missing, is_excused
-from tidelog.sim.checkers.views import Broken, PartitionView, ReplicaView, text_of
+from tidelog.sim.checkers.views import Broken, PartitionView, Record, ReplicaView, text_of
 
 
 class AckedRecordsSurvive:
@@ -119,7 +119,11 @@ class DeliveredStaysDeliverable:
 
 
 def what_is_wrong_with_acknowledged(
-    history: PartitionHistory, offset: int, value: Hashable, replicas: Callable[[], Iterable[ReplicaView]]
+    history: PartitionHistory,
+    offset: int,
+    value: Hashable,
+    replicas: Callable[[], Iterable[ReplicaView]],
+    lost: Callable[[], Iterable[tuple[BrokerId, Record]]] = tuple,
 ) -> str | None:
     """A producer with acks=all was told that its record is committed: what is wrong with that, if anything is.
 
@@ -128,6 +132,7 @@ def what_is_wrong_with_acknowledged(
 
     Args:
         replicas: as they are now.
+        lost: who had a record at that offset and lost it with its power, if none of them has it.
     """
     known = history.committed.get(offset)
     if known is None:
@@ -136,6 +141,11 @@ def what_is_wrong_with_acknowledged(
             if record is not None and record[1] == value:
                 history.on_committed(record[0], offset, record)
                 break
+        else:
+            for broker, gone in lost():
+                if gone[1] == value:
+                    history.on_committed_and_lost(broker, offset, gone)
+                    break
         known = history.committed.get(offset)
     has = "nothing" if known is None else known.record[1]
     if has == value or history.was_said_committed(offset, value):  # whatever excuses its loss

@@ -344,7 +344,8 @@ class ClusterRecorder(ClientRecorder):
         self.facts["record acknowledged"] += 1
         self.look(partition)
         known = self._partitions[partition]
-        what = what_is_wrong_with_acknowledged(known.history, offset, value, partial(self._replicas, known))
+        replicas, lost = partial(self._replicas, known), partial(known.seen.who_lost, offset)
+        what = what_is_wrong_with_acknowledged(known.history, offset, value, replicas, lost)
         self.expect(what is None, AckedRecordsSurvive.name, f"{partition}: {what}")
 
     def _replicas(self, known: ClusterPartition) -> Sequence[ReplicaView]:
