@@ -15,6 +15,7 @@ Kafka: `UnifiedLog`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from tidelog.base.errors import CorruptLogError, DiskError, OffsetOutOfRangeError
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
@@ -67,6 +68,7 @@ class Log:
     """
 
     __slots__ = (
+        "_aborted_segments",
         "_lineage_file",
         "_recovery_point",
         "_snapshots",
@@ -110,6 +112,7 @@ class Log:
         self._recovery_point = RecoveryPoint(parts.segments, parts.recovery_point)
         self.recovery: RecoveryReport = parts.report
         self._truncated = NO_TRANSACTION_TRUNCATED
+        self._aborted_segments = parts.aborted_segments
         self.compaction = parts.compaction
 
     @staticmethod
@@ -550,6 +553,8 @@ class Log:
         unwritten_offset = self.segments.active.indexes.transactions.unwritten_offset
         if unwritten_offset is not None:
             end_offset = min(end_offset, unwritten_offset)
+        with suppress(DiskError):  # without room a lost index may go unnoticed, which is no reason to stop; tried again
+            self._aborted_segments.keep(self.segments.with_aborted())
         try:
             self._recovery_point.flush(end_offset if up_to is None else min(up_to, end_offset))
         except DiskError as error:

@@ -29,6 +29,7 @@ from tidelog.log.continuity import (
     holds_whole_batch,
     whole_batches,
 )
+from tidelog.log.files.aborted_segments import AbortedSegments
 from tidelog.log.files.checkpoint import format_partition_metadata, parse_partition_metadata
 from tidelog.log.files.index_file import CorruptIndexError
 from tidelog.log.files.leftovers import START_SUFFIX, SWAP_SUFFIX, clear_leftovers
@@ -64,6 +65,7 @@ class RecoveredLog(NamedTuple):
     recovery_point: Offset
     report: RecoveryReport
     compaction: Compaction
+    aborted_segments: AbortedSegments
 
 
 class Recovery:
@@ -93,6 +95,7 @@ class Recovery:
         self._mark = CleanedMark(disk, directory)
         self._gaps_end_offset = Offset(0)
         self._with_transaction_index: set[Offset] = set()
+        self._aborted_segments = AbortedSegments(disk, directory)
         self._walked: set[Segment] = set()  # whose transaction index is not to be taken as it is
 
     def run(self, log_start_offset: Offset) -> RecoveredLog:
@@ -142,7 +145,16 @@ class Recovery:
         segments.is_touched = is_new or not report.was_clean or bool(report.lines())
         compaction = Compaction(self._disk, self._directory, segments, snapshots, self._mark)
         return RecoveredLog(
-            segments, lineage, producers, snapshots, log_start_offset, log_end_offset, point, report, compaction
+            segments,
+            lineage,
+            producers,
+            snapshots,
+            log_start_offset,
+            log_end_offset,
+            point,
+            report,
+            compaction,
+            self._aborted_segments,
         )
 
     def _read_mark(self) -> None:
@@ -386,6 +398,10 @@ class Recovery:
                     self._report.rebuilt_indexes.append(str(error))
                     read.append(segment)
                     derived[segment] = []
+            elif segment.base_offset in self._aborted_segments.listed:
+                self._report.rebuilt_indexes.append(segment.indexes.transactions.on_lost())
+                read.append(segment)
+                derived[segment] = []
         if read and not self._derive_aborted(read, derived, segments, snapshots):
             return
         for segment, entries in derived.items():

@@ -327,6 +327,10 @@ class Segments:
         """Whether a segment has any, from the one on that holds `start_offset`. Reads nothing."""
         return bool(self._with_aborted(start_offset))
 
+    def with_aborted(self) -> list[Offset]:
+        """The base offsets of segments that have any. May be called on another thread."""
+        return [each.base_offset for each in tuple(self._segments) if each.indexes.transactions.is_telling]
+
     def aborted_files(self, start_offset: int) -> list[AbortedFile]:
         """Where to read the aborted transactions whose markers lie at `start_offset` or beyond, on another thread."""
         return [segment.indexes.transactions.file_now() for segment in self._with_aborted(start_offset)]

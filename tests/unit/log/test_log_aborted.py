@@ -15,6 +15,7 @@ from support.fixtures.transactions import abort, begun, commit, entries_of, send
 from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import Log, NotCachedError, without_waiting
+from tidelog.log.files.aborted_segments import ABORTED_SEGMENTS_FILE
 from tidelog.records import split_batches
 
 ENTRY = Struct(">hqqqq")
@@ -203,6 +204,69 @@ def test_a_damaged_file_is_not_trusted_and_made_anew(damage: str) -> None:
     assert entries_of(again) == known
     assert len(again.recovery.rebuilt_indexes) == 2
     assert {path: bytes(disk.files[path].data) for path in paths} == before
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+@pytest.mark.parametrize("number", range(3))
+def test_a_file_that_is_gone_is_missed_and_made_anew(number: int, was_clean: bool) -> None:
+    disk = MemoryDisk()
+    log = begun(disk, segment_size_bytes=4 * SIZE)
+    known, point = entries_of(log), log.log_end_offset
+    log.close()
+    path = [path for path in sorted(disk.files) if path.endswith(".txnindex")][number]
+    before = bytes(disk.files[path].data)
+    disk.remove(path)
+    again = open_log(disk, segment_size_bytes=4 * SIZE, clean=was_clean, recovery_point=point)
+    assert entries_of(again) == known
+    assert bytes(disk.files[path].data) == before
+    assert any("missing" in each for each in again.recovery.rebuilt_indexes)
+
+
+@pytest.mark.parametrize("data", [None, b"", b"0\n", b"0\n2\n0\n", b"1\n1\n0\n", b"0\n1\nx\n", b"\xff\n\n"])
+def test_a_list_of_segments_that_is_gone_or_damaged_is_made_anew(data: bytes | None) -> None:
+    disk = MemoryDisk()
+    log = begun(disk, segment_size_bytes=4 * SIZE)
+    known = entries_of(log)
+    log.close()
+    listed = f"{DIRECTORY}/{ABORTED_SEGMENTS_FILE}"
+    before = bytes(disk.files[listed].data)
+    disk.remove(listed)
+    if data is not None:
+        disk.write_atomically(listed, data)
+    again = open_log(disk, segment_size_bytes=4 * SIZE)
+    assert (entries_of(again), again.recovery.rebuilt_indexes) == (known, [])
+    again.flush()
+    assert bytes(disk.files[listed].data) == before
+
+
+def test_a_list_without_room_is_written_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryDisk()
+    log = begun(disk, segment_size_bytes=4 * SIZE)
+    listed = f"{DIRECTORY}/{ABORTED_SEGMENTS_FILE}"
+
+    def refuse(self: MemoryDisk, path: str, data: bytes) -> None:
+        raise DiskError(path, "no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryDisk, "write_atomically", refuse)
+        log.flush()
+    assert (disk.exists(listed), log.recovery_point) == (False, log.log_end_offset)
+    log.flush()
+    assert disk.exists(listed)
+
+
+def test_a_file_that_is_gone_and_cannot_be_derived_is_refused_to_readers() -> None:
+    disk = MemoryDisk()
+    log = begun(disk, segment_size_bytes=4 * SIZE)
+    log.close()
+    first, *_ = [path for path in sorted(disk.files) if path.endswith(".txnindex")]
+    disk.remove(first)
+    disk.files[first.removesuffix(".txnindex") + ".log"].data[8:12] = b"\xff" * 4
+    for path in [path for path in disk.files if path.endswith(".snapshot")][:-1]:
+        disk.remove(path)
+    again = open_log(disk, segment_size_bytes=4 * SIZE)
+    with pytest.raises(CorruptLogError, match="missing"):
+        aborted(again)
 
 
 def test_what_cannot_be_derived_is_refused_to_readers() -> None:

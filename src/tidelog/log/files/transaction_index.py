@@ -129,6 +129,11 @@ class TransactionIndex:
         self._written_count = len(data) // ENTRY.size
         self.fault = None
 
+    def on_lost(self) -> str:
+        """There was a file, and it is gone. Returns the `fault` that it has until `replace`."""
+        self.fault = f"{self.path}: missing, though its segment has aborted transactions"
+        return self.fault
+
     def __len__(self) -> int:
         """The number of entries."""
         return self._written_count + len(self._tail) // ENTRY.size
