@@ -283,13 +283,23 @@ def shared_peer(directory: Path) -> Iterator[KafkaPeer]:
 class KafkaCluster:
     """Brokers of Apache Kafka that are their own controllers, formatted alike.
 
+    Args:
+        flags: of their JVMs, as of a `KafkaPeer`.
+
     Attributes:
         nodes: by id, 1 to `size`.
     """
 
-    def __init__(self, directory: Path, size: int, *, config: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        size: int,
+        *,
+        config: dict[str, str] | None = None,
+        flags: Sequence[str] = BROKER_FLAGS,
+    ) -> None:
         self.nodes = {
-            node_id: KafkaPeer(directory / f"node-{node_id}", config=config, node_id=node_id)
+            node_id: KafkaPeer(directory / f"node-{node_id}", config=config, node_id=node_id, flags=flags)
             for node_id in range(1, size + 1)
         }
         for node in self.nodes.values():
