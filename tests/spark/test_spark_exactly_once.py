@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.clients.kafka_peer import KafkaPeer, missing_peers, shared_peer
 from support.fixtures.waiting import wait_until
+from support.nodes.cluster import PROMPT, Cluster
 from support.nodes.node import NodeProcess, StartNode
-from tidelog import Admin, Consumer, Producer, TopicPartition
+from tidelog import Admin, ConfigResource, Consumer, Producer, TopicPartition
 from tidelog.client.admin.cluster_descriptions import FeatureUpdate
 
 pa = pytest.importorskip("pyarrow")
@@ -347,3 +349,23 @@ def test_a_task_without_a_message_is_not_committed(sink: Sink) -> None:
         exactly_once.commit([None, prepared], sink.options())
     sink.abort(prepared)
     assert sink.open_transactions() == []
+
+
+def test_what_is_decided_has_a_leader_when_a_broker_is_gone(tmp_path: Path) -> None:
+    # By default a topic has one replica here, as Apache Kafka's brokers have it.
+    cluster = Cluster(tmp_path, config={**PROMPT, "default.replication.factor": "1", "min.insync.replicas": "1"})
+    try:
+        cluster.start()
+        sink = Sink(cluster.bootstrap)
+        cluster.create_topic(sink.topic)
+        sink.commit(sink.task(batch(0), ["a"]))
+        (decisions,) = cluster.describe(TOPIC)
+        assert len(decisions.replicas) == 3
+        with Admin(cluster.bootstrap) as admin:
+            resource = ConfigResource("topic", TOPIC)
+            assert admin.describe_configs([resource])[resource]["min.insync.replicas"].value == "2"
+        cluster.leader_of(TOPIC).kill()
+        sink.commit(sink.task(batch(1), ["b"]))
+        assert sink.read() == ["a", "b"]
+    finally:
+        cluster.close()

@@ -40,6 +40,11 @@ TOPIC_CONFIGS = {
     "segment.bytes": str(1024 * 1024),
     "min.cleanable.dirty.ratio": "0.1",
 }
+REPLICAS_MAX = 3
+"""Of the topic, where there are so many brokers: as many as the state of transactions has by default.
+
+`default.replication.factor` of the brokers is 1 unless an operator has set it, and one lost disk would lose decisions.
+"""
 CHANGE_TIMEOUT_MS = 10_000
 """Of the transaction of a change. One that is left open hides what all sinks decide later from readers for so long."""
 LOCK_SECONDS_MAX = 60.0
@@ -167,8 +172,11 @@ class DecisionLog:
             return after
 
     def _create_topic(self) -> None:
+        replicas = min(REPLICAS_MAX, len(self._connected_admin.describe_cluster().brokers))
+        configs = {**TOPIC_CONFIGS, "min.insync.replicas": str(max(1, replicas - 1))}
+        topic = NewTopic(TOPIC, num_partitions=1, replication_factor=replicas, configs=configs)
         with suppress(TopicAlreadyExistsError):
-            self._connected_admin.create_topics([NewTopic(TOPIC, num_partitions=1, configs=TOPIC_CONFIGS)])
+            self._connected_admin.create_topics([topic])
 
     # The transactions of tasks.
     def commit(self, scope: str, state: SinkState) -> list[Committable]:
