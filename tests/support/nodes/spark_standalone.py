@@ -163,6 +163,7 @@ class PipelineDriver:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env=spark_environment(),
+                cwd=self.settings.folder,
                 text=True,
                 start_new_session=True,  # so that it is killed together with its JVM
             )
