@@ -54,6 +54,7 @@ def values_of(rows: list[Row]) -> list[str]:
     return sorted(str(row[-1]) for row in rows)
 
 
+@pytest.mark.timeout(300)
 def test_a_table_heals_and_is_audited_on_a_standalone_cluster(
     standalone: SparkStandalone, node: NodeProcess, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 from support.clients.kafka_peer import TOOL_FLAGS, KafkaPeer
 from support.fixtures.waiting import wait_until
@@ -158,31 +159,36 @@ class KafkaUncleanElection:
         self._wait_for(topic, LEADER, {LEADER, FOLLOWER})
 
     def begin_loss(self, topic: str) -> None:
-        """From here on only broker 2 has what is written.
+        """From here on only broker 2 has what is written. It leads again, should broker 1 have won an election before.
 
         The first record waits until broker 1 has left the ISR, where it stays as long as nothing is written.
         """
+        self._elect("preferred", topic)
+        self._wait_for(topic, LEADER, {LEADER, FOLLOWER})
         self._link.cut()
 
     def lose(self, topic: str) -> None:
         """Lose what was acknowledged since `begin_loss`."""
-        partition = TopicPartition(topic, 0)
         self._wait_for(topic, LEADER, {LEADER})
         self._leader.kill()
         self._wait_for(topic, None, set())  # broker 2 stays eligible (KIP-966), and is not there
-
-        def is_elected() -> bool:
-            with Admin(self._follower.bootstrap) as admin:
-                error = admin.elect_leaders("unclean", [partition])[partition]
-            if error is not None and error.code != Code.ELECTION_NOT_NEEDED:
-                raise error
-            return True
-
-        wait_until(_refused_for_now(is_elected), f"an unclean election is held for {partition}")
+        self._elect("unclean", topic)
         self._wait_for(topic, FOLLOWER, {FOLLOWER})
         self._link.mend()
         self._leader.start()
         self._wait_for(topic, FOLLOWER, {LEADER, FOLLOWER})
+
+    def _elect(self, kind: Literal["preferred", "unclean"], topic: str) -> None:
+        partition = TopicPartition(topic, 0)
+
+        def is_elected() -> bool:
+            with Admin(self._follower.bootstrap) as admin:
+                error = admin.elect_leaders(kind, [partition])[partition]
+            if error is not None and error.code != Code.ELECTION_NOT_NEEDED:
+                raise error
+            return True
+
+        wait_until(_refused_for_now(is_elected), f"an election ({kind}) is held for {partition}")
 
     def _wait_for(self, topic: str, leader: int | None, isr: set[int]) -> None:
         """Until the controller says so."""
