@@ -88,7 +88,11 @@ def test_listeners_with_sasl() -> None:
     ("change", "says"),
     [
         ({"sasl.enabled.mechanisms": None}, r"listener\.name\.plaintext\.sasl\.enabled\.mechanisms: GSSAPI .Kerberos"),
-        ({"sasl.enabled.mechanisms": "SCRAM-SHA-256"}, "SCRAM-SHA-256 is not served yet"),
+        ({"sasl.enabled.mechanisms": "OAUTHBEARER"}, "OAUTHBEARER is not served yet"),
+        (
+            {"listener.name.controller.sasl.enabled.mechanisms": "SCRAM-SHA-256"},
+            "controllers cannot offer SCRAM-SHA-256 on listener CONTROLLER",
+        ),
         ({"listener.name.controller.sasl.enabled.mechanisms": "OAUTHBEARER"}, "OAUTHBEARER is not served yet"),
         ({"listener.name.plaintext.plain.sasl.jaas.config": None}, "offers PLAIN, and knows no user"),
         (
