@@ -110,7 +110,8 @@ def read_request(frame: memoryview) -> bool:
     except (MalformedMessageError, KafkaError):
         return False
     again = encode(message, header.api_version)
-    assert decode(cls, again, header.api_version) == message, f"{message!r} became {again.hex()}"
+    once_more = encode(decode(cls, again, header.api_version), header.api_version)
+    assert once_more == again, f"{message!r} became {again.hex()}, and that {once_more.hex()}"
     return True
 
 

@@ -186,7 +186,7 @@ def test_producing_while_the_topic_is_deleted(shared_node: NodeProcess, admin: A
     assert answers[-1] == 0
 
 
-def test_what_is_not_served_yet_says_so(admin: AdminClient) -> None:
+def test_a_node_without_an_authorizer_says_so(admin: AdminClient) -> None:
     everything = AclBindingFilter(
         ResourceType.TOPIC, "t", ResourcePatternType.ANY, "User:u", "*", AclOperation.ANY, AclPermissionType.ANY
     )
