@@ -4,18 +4,21 @@ node-1.properties    the settings of node 1, written anew at each start; its por
 node-1/              its log directory; with disks, that of the metadata log alone
 node-1.disk-1/ …     with disks: its log directories
 node-2.properties …
+security/            of a secured cluster; see local_security.py
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from uuid import uuid4
 
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId, ClusterId, uuid_text
 from tidelog.cli.command import UsageError
+from tidelog.cli.local_certificates import write_secret
+from tidelog.cli.local_security import CLIENTS, NODES, LocalSecurity
 from tidelog.cli.node_directories import format_directory, owner_of
 from tidelog.cli.ports import free_ports
 from tidelog.cli.properties import format_properties, parse_properties
@@ -56,6 +59,7 @@ class LocalCluster:
                 f"them with --disks {found_disks}, or name another directory by --data"
             )
         self.disks = disks or found_disks or 0
+        self.security = LocalSecurity(data)
 
     @property
     def node_ids(self) -> range:
@@ -89,6 +93,7 @@ class LocalCluster:
         racks: int | None = None,
         metrics_port: int | None = None,
         log_format: str | None = None,
+        is_secured: bool = False,
         config: Mapping[str, str],
     ) -> list[str]:
         """Write the settings of every node, and format their directories where that was never done.
@@ -97,6 +102,7 @@ class LocalCluster:
             port: the first node's for clients; 0 for free ones.
             racks: how many racks they stand in, in turns.
             metrics_port: the first node's; None for none.
+            is_secured: whether who connects has to log in, over TLS.
             config: for every node; wins over what is decided here.
 
         Returns:
@@ -104,10 +110,12 @@ class LocalCluster:
 
         Raises:
             ConfigError: a directory is another node's or cluster's, or has gone.
+            MissingExtraError: the library that makes certificates is not installed.
             OSError: cannot be written.
         """
         os.makedirs(self.data, exist_ok=True)
         clients, controllers = self._ports(port, metrics_port)
+        between = self._ports_between({*clients, *controllers}) if is_secured else []
         voters = ",".join(f"{node_id}@{HOST}:{controllers[node_id - 1]}" for node_id in self.node_ids)
         for node_id in self.node_ids:
             client, controller = clients[node_id - 1], controllers[node_id - 1]
@@ -121,6 +129,8 @@ class LocalCluster:
                 "offsets.topic.replication.factor": str(min(self.nodes, REPLICATION_FACTOR)),
                 "group.initial.rebalance.delay.ms": "0",  # members that try things out should not wait for others
             }
+            if is_secured:
+                pairs |= self.security.settings(HOST, client, between[node_id - 1], controller)
             if self.nodes > 1:
                 pairs["default.replication.factor"] = str(min(self.nodes, REPLICATION_FACTOR))
             if self.nodes >= REPLICATION_FACTOR:
@@ -182,16 +192,19 @@ class LocalCluster:
         controllers = free_ports(HOST, [of.get("CONTROLLER") for of in kept], avoid=given)
         if port:
             return [port + index for index in range(self.nodes)], controllers
-        return free_ports(HOST, [of.get("PLAINTEXT") for of in kept], avoid={*given, *controllers}), controllers
+        return free_ports(
+            HOST, [of.get("PLAINTEXT", of.get(CLIENTS)) for of in kept], avoid={*given, *controllers}
+        ), controllers
+
+    def _ports_between(self, taken: Collection[int]) -> list[int]:
+        """Those for brokers of a secured cluster."""
+        if self.nodes == 1:
+            return [0]
+        return free_ports(HOST, [_ports_of(self._written(one)).get(NODES) for one in self.node_ids], avoid=taken)
 
     def _write_properties(self, node_id: int, pairs: Mapping[str, str]) -> None:
-        with open(self.properties_file(node_id), "w", encoding="utf-8") as file:
-            file.write(
-                format_properties(
-                    pairs,
-                    comment="Written by `tidelog up` at each start: give it --config KEY=VALUE to change a setting.",
-                )
-            )
+        comment = "Written by `tidelog up` at each start: give it --config KEY=VALUE to change a setting."
+        write_secret(self.properties_file(node_id), format_properties(pairs, comment=comment))
 
     def _format(self) -> None:
         """One cluster id for all; a directory that has gone from a cluster which ran is not made up for.

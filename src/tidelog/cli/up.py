@@ -18,6 +18,7 @@ from tidelog.cli.command import (
     option,
 )
 from tidelog.cli.local_cluster import HOST, LocalCluster
+from tidelog.cli.local_security import LocalSecurity
 from tidelog.cli.supervision import NodeChild, NodeEndedError, Supervision
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Up:
     """Run a local cluster in the foreground, until Ctrl-C.
 
     Prints `node id=I pid=PID port=PORT` for each node and then `ready bootstrap=HOST:PORT,…` when all of them serve.
+    With --secure, clients log in over TLS, and nodes to each other; `admin --command-config FILE` is printed before
+    `ready`, with what a client needs to be the first user.
     Each node is a process of its own that keeps its files in DATA/node-I, over restarts, and dies with this command.
     With --disks, partitions lie in DATA/node-I.disk-1 and so on, each of which may fail by itself.
 
@@ -49,6 +52,7 @@ class Up:
 
         tidelog up
         tidelog up --nodes 3
+        tidelog up --nodes 3 --secure
         tidelog up --port 0 --data /tmp/try --config log.segment.bytes=1048576
     """
 
@@ -84,6 +88,11 @@ class Up:
         metavar="N",
         help="Say that the nodes stand in N racks, r1 to rN in turns.",
     )
+    secure: bool = option(
+        "--secure",
+        is_flag=True,
+        help="TLS, users and access rules: makes certificates and a first user, admin, in DATA/security.",
+    )
     metrics_port: int | None = option(
         "--metrics-port",
         type=int,
@@ -112,6 +121,11 @@ class Up:
         cluster = LocalCluster(self.data, self.nodes, self.disks)
         self._check_settings({*OWN_KEYS, METADATA_DIRECTORY} if cluster.nodes > 1 or cluster.disks else OWN_KEYS)
         self._check_ports(cluster.nodes)
+        if cluster.security.is_there and not self.secure:
+            raise UsageError(
+                f"--data {self.data}: the cluster there is secured, and without --secure everybody could do "
+                f"everything: give --secure, or remove {cluster.security.directory} if that is meant"
+            )
         cluster.check_not_running()
         try:
             return cluster.write(
@@ -119,6 +133,7 @@ class Up:
                 racks=self.racks,
                 metrics_port=self.metrics_port,
                 log_format=self.log_format,
+                is_secured=self.secure,
                 config=dict(self.config),
             )
         except OSError as error:
@@ -138,6 +153,8 @@ class Up:
                 for node in supervision.nodes:
                     print(f"node id={node.node_id} pid={node.pid} port={node.port}")
                 addresses = ",".join(f"{HOST}:{node.port}" for node in supervision.nodes)
+                if self.secure:
+                    print(f"admin --command-config {LocalSecurity(self.data).admin_file}")
                 print(f"ready bootstrap={addresses}", flush=True)
                 supervision.wait_until_told(on_ended)
 

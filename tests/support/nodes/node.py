@@ -60,6 +60,7 @@ class NodeProcess(ServerProcess):
             data=str(self.data_dir),
             config=tuple(self.config.items()),
             disks=None,
+            secure=False,
             racks=None,
             metrics_port=None,
             log_level="info",

@@ -31,6 +31,7 @@ def up_with(data: Path, **flags: Any) -> Up:
         "racks": None,
         "disks": None,
         "metrics_port": None,
+        "secure": False,
         "log_level": "info",
         "log_format": None,
     }
@@ -260,3 +261,17 @@ def test_where_no_claim_can_be_kept_ports_are_given_all_the_same(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
     monkeypatch.setattr(ports, "_claims", ports._Claims())
     assert len(set(free_ports(HOST, [None, None]))) == 2
+
+
+def test_a_secured_cluster_has_secrets_that_its_owner_alone_reads(tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    one, two, three = settings_of(tmp_path, nodes=3, secure=True)
+    assert "CLIENTS:SASL_SSL,NODES:SASL_SSL,CONTROLLER:SASL_SSL" in one["listener.security.protocol.map"]
+    ports = [port_in(each, listener) for each in (one, two, three) for listener in ("CLIENTS", "NODES", "CONTROLLER")]
+    assert len(set(ports)) == 9
+    files = [*(tmp_path / "security").iterdir(), *tmp_path.glob("*.properties")]
+    assert {file.name for file in files} >= {"authority.pem", "nodes.pem", "secrets.properties", "admin.properties"}
+    assert {file.stat().st_mode & 0o077 for file in files} == {0}
+    assert settings_of(tmp_path, nodes=3, secure=True) == [one, two, three], "all of it is kept"
+    with pytest.raises(UsageError, match="the cluster there is secured, and without --secure"):
+        settings_of(tmp_path, nodes=3)
