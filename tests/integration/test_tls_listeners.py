@@ -16,10 +16,21 @@ from support.fixtures.certificates import Authority, Certificate, missing_openss
 from support.fixtures.waiting import wait_until
 from support.nodes.forked_command import run_command
 from support.nodes.server_process import NodeFailedError, ServerProcess
-from tidelog import Admin, ConfigResource, Consumer, NewTopic, Producer, SslAuthenticationError, TopicPartition
+from tidelog import (
+    AclBinding,
+    Admin,
+    ConfigResource,
+    Consumer,
+    NewTopic,
+    Producer,
+    SslAuthenticationError,
+    TimedOutError,
+    TopicPartition,
+)
 from tidelog.base.ids import BrokerId, ClusterId
 from tidelog.cli.node_directories import format_directory
 from tidelog.cli.ports import free_ports
+from tidelog.metadata.configs.authorization import STANDARD_AUTHORIZER
 
 HOST = "127.0.0.1"
 HOSTS = f"DNS:localhost,IP:{HOST}"
@@ -299,3 +310,27 @@ def test_stock_clients_speak_tls_to_it(keys: Keys, secured: ServerProcess) -> No
     found = consumer.consume(3, 20)
     consumer.close()
     assert [record.value() for record in found] == [b"x" * 100_000 * number for number in range(3)]
+
+
+def test_who_shows_a_certificate_is_who_rules_and_quotas_are_about(keys: Keys, secured: ServerProcess) -> None:
+    secured.settings |= {
+        "ssl.client.auth": "requested",
+        "ssl.principal.mapping.rules": r"RULE:^CN=(client)$/$1/U,RULE:^CN=(nodes)$/$1/",
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:ANONYMOUS;User:nodes",
+    }
+    secured.start()
+    with Admin(secured.bootstrap, **keys.options(keys.nodes)) as admin:  # type: ignore[arg-type]
+        admin.create_topics([NewTopic("t", 1, 1)])
+    client = keys.options(keys.client)
+    with Admin(secured.bootstrap, **client) as admin:  # type: ignore[arg-type]
+        assert admin.list_topics() == []
+    with Admin(secured.bootstrap, **keys.options(keys.nodes)) as admin:  # type: ignore[arg-type]
+        admin.create_acls([AclBinding("topic", "t", "User:CLIENT", "describe")])
+    with Admin(secured.bootstrap, **client) as admin:  # type: ignore[arg-type]
+        assert [one.name for one in admin.list_topics()] == ["t"]
+    unknown = keys.authority.sign("unknown")
+    options = {**keys.options(unknown), "default_api_timeout_ms": 1_000}
+    with pytest.raises(TimedOutError), Admin(secured.bootstrap, **options) as admin:  # type: ignore[arg-type]
+        admin.list_topics()
+    assert "say nothing of the certificate of 'CN=unknown'" in secured.log

@@ -22,6 +22,7 @@ from tidelog.metadata.configs import BrokerSettings
 from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.security.acl_authorizer import AclAuthorizer, authorizer_of
 from tidelog.server.api import forwarding
+from tidelog.server.api.audit_log import AuditLog
 from tidelog.server.api.dispatch import Dispatcher
 from tidelog.server.api.fetch_sessions import FetchSessions
 from tidelog.server.api.throttling import Throttle
@@ -124,6 +125,7 @@ class Node:
         self.logins = NodeLogins(config, rng)
         self.authentication = Authentication(config.static, self, clock=clock, rng=rng)
         self.authorizer = authorizer_of(config.static)
+        self.audit = AuditLog(clock)
         fetch_settings = ReplicaFetchSettings.from_properties(config.static)
         self.broker = Broker(
             config.node_id,

@@ -22,6 +22,7 @@ from support.old_rules.token_rules import TokenRules
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from tidelog.metadata import PartitionImage
 from tidelog.metadata.image import MetadataImage, TopicImage
+from tidelog.security.authorizer import AllowEverything
 from tidelog.server.api.apis import DENIALS
 from tidelog.server.api.gated_apis import AreDenied
 from tidelog.server.api.tokens import TokenGate
@@ -191,7 +192,7 @@ def _image(topic: int, offset: int) -> MetadataImage:
 
 def _waits(image: MetadataImage, token: int, key: ApiKey, denials: Mapping[int, AreDenied]) -> bool:
     """What production says to it."""
-    node: Any = SimpleNamespace(image=image, cluster_id=CLUSTER)
+    node: Any = SimpleNamespace(image=image, cluster_id=CLUSTER, authorizer=AllowEverything())
     gate = TokenGate(node)
     gate._denials = dict(denials)
     state = ConsistencyState(CLUSTER, token)

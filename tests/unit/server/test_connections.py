@@ -10,9 +10,10 @@ import pytest
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.server.quotas.client_quotas import ClientQuotas
+from tidelog.server.transport.closed import Closed
 from tidelog.server.transport.connection_memory import ConnectionMemory
 from tidelog.server.transport.connections import ConnectionLimits, Connections, Refused
-from tidelog.server.transport.server_connection import Closed, OnClosed, ServerConnection
+from tidelog.server.transport.server_connection import OnClosed, ServerConnection
 
 MANY = 1 << 31
 

@@ -14,8 +14,9 @@ import pytest
 from tidelog.base.errors import DiskError, MalformedMessageError
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor, ThreadExecutor
+from tidelog.server.transport.closed import Closed
 from tidelog.server.transport.connection_memory import ConnectionMemory
-from tidelog.server.transport.server_connection import COALESCE_BYTES_MAX, Answer, Closed, ServerConnection
+from tidelog.server.transport.server_connection import COALESCE_BYTES_MAX, Answer, ServerConnection
 
 FRAME_SIZE_BYTES_MAX = 1 << 20
 MEMORY_BYTES = 1 << 30

@@ -54,8 +54,9 @@ from tidelog.server.node import Node
 from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.replication import Replication
 from tidelog.server.settings.config import NodeConfig
+from tidelog.server.transport.closed import Closed
 from tidelog.server.transport.node_logins import NodeLogin
-from tidelog.server.transport.server_connection import Closed, OnClosed, ServerConnection
+from tidelog.server.transport.server_connection import OnClosed, ServerConnection
 from tidelog.share import AcknowledgeType
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,

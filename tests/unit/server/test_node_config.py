@@ -208,7 +208,7 @@ def test_what_is_shown_and_who_may_connect() -> None:
         ({"super.users": "User:admin"}, "super.users: there is no authorizer that would go by it"),
         (
             {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:admin"},
-            "super.users: nodes ask each other on PLAINTEXT, CONTROLLER as User:ANONYMOUS",
+            "super.users: nodes ask each other on listener CONTROLLER as User:ANONYMOUS",
         ),
         ({"security.inter.broker.protocol": "SSL"}, "on PLAINTEXT by SSL, and PLAINTEXT speaks PLAINTEXT"),
         ({"remote.log.storage.system.enable": "true"}, "no tiered storage"),
@@ -255,3 +255,10 @@ def test_a_broker_alone_and_a_controller_alone() -> None:
     broker = GOOD | voters | {"process.roles": "broker", "listeners": "PLAINTEXT://:9092", "node.id": "1"}
     config = NodeConfig.from_properties(broker)
     assert (config.controller_listeners, config.quorum.is_controller) == ((), False)
+
+
+def test_nodes_that_log_in_have_to_be_super_users() -> None:
+    authorized = SASL | {"authorizer.class.name": STANDARD_AUTHORIZER}
+    assert NodeConfig.from_properties(authorized | {"super.users": "User:n"}).node_id == 7
+    with pytest.raises(ConfigError, match=r"on listener CONTROLLER as User:n, who is not among them"):
+        NodeConfig.from_properties(authorized | {"super.users": "User:ANONYMOUS;User:admin"})

@@ -34,8 +34,9 @@ from tidelog.server.node import Node
 from tidelog.server.observe.metrics_listener import MetricsListener
 from tidelog.server.replication.partition import Partition
 from tidelog.server.settings.config import NodeConfig
+from tidelog.server.transport.closed import Closed
 from tidelog.server.transport.listener_roles import BROKER
-from tidelog.server.transport.server_connection import Closed, ServerConnection
+from tidelog.server.transport.server_connection import ServerConnection
 from tidelog.wire import ApiKey, RequestHeader
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,

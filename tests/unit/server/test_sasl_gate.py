@@ -29,9 +29,10 @@ from tidelog.server.api.ports import ServerApi
 from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.transport import sasl_gate
 from tidelog.server.transport.authentication import Authentication
+from tidelog.server.transport.closed import Closed
 from tidelog.server.transport.connection_memory import ConnectionMemory
 from tidelog.server.transport.listener_roles import BROKER
-from tidelog.server.transport.server_connection import Closed, ServerConnection
+from tidelog.server.transport.server_connection import ServerConnection
 from tidelog.wire import decode, decode_response_header, encode_request
 from tidelog.wire.messages.api_17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tidelog.wire.messages.api_36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse

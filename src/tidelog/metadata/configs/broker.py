@@ -54,8 +54,8 @@ LISTENER_SECURITY_PROTOCOL_MAP = ConfigKey(
     "listener.security.protocol.map",
     STRING,
     "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-    "Which protocol each listener name speaks: NAME:PROTOCOL, with a comma between. PLAINTEXT and SSL are served. "
-    "Unless it is set, listeners of controllers speak PLAINTEXT.",
+    "Which protocol each listener name speaks: NAME:PROTOCOL, with a comma between. Kafka's four are served: "
+    "PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL. Unless it is set, listeners of controllers speak PLAINTEXT.",
     is_dynamic=True,
 )
 CONTROLLER_LISTENER_NAMES = ConfigKey(

@@ -108,6 +108,13 @@ SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = ConfigKey(
     choices=("https", ""),
     is_dynamic=True,
 )
+SSL_PRINCIPAL_MAPPING_RULES = ConfigKey(
+    "ssl.principal.mapping.rules",
+    STRING,
+    "DEFAULT",
+    "Who shows a certificate: the first rule that matches its distinguished name, of DEFAULT (the name itself) and "
+    "RULE:PATTERN/REPLACEMENT/ with L or U behind it for small or capital letters.",
+)
 
 TLS_CONFIGS = keys_in(globals())
 TLS_NAMES = frozenset(key.name for key in TLS_CONFIGS)

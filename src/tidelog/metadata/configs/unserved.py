@@ -1,8 +1,8 @@
 """The settings of Kafka that nothing here goes by, grouped by why.
 
 What is about sizes and times is taken without effect, and whoever sets it is told. What is about security, durability,
-policy or tiers is refused at any value but its default: a node that passed over `authorizer.class.name` would be open
-to everybody while its operator believes that it is not.
+policy or tiers is refused at any value but its default: a node that passed over `principal.builder.class` would
+take everybody for somebody else than its operator believes.
 """
 
 from __future__ import annotations
@@ -182,10 +182,6 @@ UNSERVED_CONFIGS: tuple[ConfigKey[Any], ...] = (
         "a renewed certificate may have any name: whoever may write its file is trusted with that",
         _key("ssl.allow.dn.changes", BOOLEAN, "false"),
         _key("ssl.allow.san.changes", BOOLEAN, "false"),
-    ),
-    *refused(
-        "nobody is asked for their name: there is no authorizer",
-        _key("ssl.principal.mapping.rules", STRING, "DEFAULT"),
     ),
     *refused(
         "Kerberos (GSSAPI) is not served",

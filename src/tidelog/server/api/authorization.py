@@ -20,6 +20,7 @@ from uuid import UUID
 from tidelog.base.errors import KafkaError
 from tidelog.metadata.acls import AclOperation, AclResourceType
 from tidelog.server.api.apis import APIS
+from tidelog.server.api.audit_log import CHANGES
 from tidelog.server.api.denied_answers import NAMES, blank, denied_answer, denied_row, in_place, row_class
 from tidelog.server.api.division import Division, with_value
 from tidelog.server.api.rights import Rights
@@ -51,9 +52,24 @@ Needs = tuple[Need, ...]
 
 def guarded(known: Api, handle: Handler, needs: Needs) -> Handler:
     """The handler of an API, for those who may have it do what they ask for."""
+    if known.key in CHANGES:
+        handle = _telling(known, handle)
     for need in reversed(needs):
         handle = need.guarding(known, handle)
     return handle
+
+
+def _telling(known: Api, handle: Handler) -> Handler:
+    """Tells the audit log of what is allowed, where it was asked: not where a broker passes it on to."""
+
+    def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
+        if context.forwarded_for is None:
+            division = APIS[known.key].division
+            named = None if division is None else division.of(request)
+            node.audit.on_allowed(known, context.requester, request, named)
+        return handle(node, request, context)
+
+    return serve
 
 
 class Asked(NamedTuple):
@@ -122,6 +138,7 @@ class Whole(NamedTuple):
     def _answer(self, error: KafkaError | None, asked: Asked) -> Any:
         if error is None:
             return asked.handled()
+        asked.node.audit.on_denied(asked.known, str(error))
         version = asked.context.api_version
         in_rows, division, response = self.in_rows, self.division or asked.division, asked.known.response
         answer = partial(denied_answer, response, division, asked.request, error, version, in_rows=in_rows)
@@ -193,6 +210,8 @@ class Rows(NamedTuple):
         denials = [self.denial(rights, asked.request, one) for one in listed]
         if denials.count(None) == len(denials):
             return None
+        for why in dict.fromkeys(str(error) for error in denials if error is not None):
+            asked.node.audit.on_denied(asked.known, why)
         cls, version = row_class(asked.known.response, division.answered), asked.context.api_version
         deny = partial(denied_row, division) if self.deny is None else partial(self.deny, rights)
         return [

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tidelog.metadata import MetadataImage
     from tidelog.metadata.configs import BrokerSettings
     from tidelog.security.authorizer import Authorizer
+    from tidelog.server.api.audit_log import AuditLog
     from tidelog.server.api.fetch_sessions import FetchSessions
     from tidelog.server.api.request_context import RequestContext
     from tidelog.server.api.told_readers import ToldReaders
@@ -60,6 +61,11 @@ class MetadataApi(Protocol):
     @property
     def authorizer(self) -> Authorizer:
         """By the rules of `image`. `AllowEverything`, or not, from before the first request on."""
+        ...
+
+    @property
+    def audit(self) -> AuditLog:
+        """What is told of who changed what, and who was refused."""
         ...
 
     @property

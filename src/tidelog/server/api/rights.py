@@ -5,7 +5,8 @@ Kafka: `AuthHelper`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import TopicId
 from tidelog.metadata.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from tidelog.security.authorizer import AllowEverything
+from tidelog.wire.api import api
 
 if TYPE_CHECKING:
     from tidelog.metadata import MetadataImage
@@ -96,10 +98,11 @@ class Rights:
 class ReadableTopics:
     """Which topics one requester may read, for as long as one request takes: each is asked about once."""
 
-    __slots__ = ("_denials", "_rights")
+    __slots__ = ("_denials", "_on_denied", "_rights")
 
-    def __init__(self, rights: Rights) -> None:
+    def __init__(self, rights: Rights, on_denied: Callable[[str], None]) -> None:
         self._rights = rights
+        self._on_denied = on_denied
         self._denials: dict[str | UUID, KafkaError | None] = {}
 
     def check(self, topic: str | UUID) -> None:
@@ -110,7 +113,9 @@ class ReadableTopics:
         """
         denials = self._denials
         if topic not in denials:
-            denials[topic] = self._denial(topic)
+            denials[topic] = denial = self._denial(topic)
+            if denial is not None:
+                self._on_denied(str(denial))
         error = denials[topic]
         if error is not None:
             raise error
@@ -123,7 +128,9 @@ class ReadableTopics:
 
 def readable_topics(node: MetadataApi, context: RequestContext) -> ReadableTopics | None:
     """What a request that fetches is held against; None where there is no authorizer."""
-    return ReadableTopics(Rights(node, context)) if is_authorized(node) else None
+    if not is_authorized(node):
+        return None
+    return ReadableTopics(Rights(node, context), partial(node.audit.on_denied, api(context.header.api_key)))
 
 
 def is_authorized(node: MetadataApi) -> bool:

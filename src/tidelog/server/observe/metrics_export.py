@@ -26,8 +26,8 @@ from tidelog.server.observe.coordinator_metrics import about_groups, about_lags,
 from tidelog.server.observe.metric_families import counter, counters, gauge, gauges
 from tidelog.server.quorum.living_voters import known_voters
 from tidelog.server.settings.metrics import BUCKET_SHIFT, NodeMetrics, RequestTimes
+from tidelog.server.transport.closed import Closed
 from tidelog.server.transport.connections import Refused
-from tidelog.server.transport.server_connection import Closed
 
 if TYPE_CHECKING:
     from tidelog.base.ids import BrokerId

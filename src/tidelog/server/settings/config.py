@@ -8,11 +8,9 @@ from socket import gethostname
 
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId
-from tidelog.base.principals import ANONYMOUS
 from tidelog.metadata.configs import ConfigValues, broker_values
 from tidelog.metadata.configs import broker as keys
 from tidelog.metadata.configs import cluster as cluster_keys
-from tidelog.metadata.configs.authorization import SUPER_USERS
 from tidelog.metadata.configs.key import INT64_MAX, ConfigKey
 from tidelog.metadata.ip_overrides import parse_per_ip_overrides
 from tidelog.metadata.listeners import (
@@ -22,10 +20,9 @@ from tidelog.metadata.listeners import (
     parse_listeners,
     parse_protocols,
 )
-from tidelog.security.acl_authorizer import AuthorizerSettings
 from tidelog.server.settings.quorum_config import QuorumConfig, read_quorum_config
 from tidelog.server.settings.replication_settings import inter_broker_listener_name
-from tidelog.server.settings.sasl_settings import check_sasl
+from tidelog.server.settings.sasl_settings import check_sasl, check_super_users
 
 BROKER_ROLE = "broker"
 CONTROLLER_ROLE = "controller"
@@ -109,7 +106,6 @@ class NodeConfig:
         node_id = _node_id(values)
         broker_listeners, controller_listeners = _listeners(values, _roles(values))
         _check_inter_broker_protocol(values, broker_listeners)
-        _check_super_users(properties, values, broker_listeners, controller_listeners)
         listener_name = _names_of_controllers(values)[0]
         log_directories = _log_directories(values)
         advertised = _advertised(values, broker_listeners, controller_listeners)
@@ -117,14 +113,16 @@ class NodeConfig:
         slow_ms = values[keys.SLOW_REQUEST_LOG_MS]
         parse_per_ip_overrides(values[keys.MAX_CONNECTIONS_PER_IP_OVERRIDES])
         protocols = _protocols(values, _names_of_controllers(values))
+        inter_broker = inter_broker_listener_name(values) if broker_listeners else None
         check_sasl(
             properties,
             protocols,
             of_brokers=[one.name for one in broker_listeners],
             of_controllers=[one.name for one in controller_listeners],
-            broker_listener=inter_broker_listener_name(values) if broker_listeners else None,
+            broker_listener=inter_broker,
             controller_listener=listener_name,
         )
+        check_super_users(properties, protocols, broker_listener=inter_broker, controller_listener=listener_name)
         return NodeConfig(
             node_id=node_id,
             broker_listeners=broker_listeners,
@@ -250,29 +248,6 @@ def _check_inter_broker_protocol(values: ConfigValues, listeners: tuple[Listener
         raise ConfigError(
             f"listeners: none is named {name}, so brokers would ask this one on {first} by {theirs}, and {first} "
             f"speaks {spoken}: set inter.broker.listener.name={first} on all brokers, or add a listener {name}"
-        )
-
-
-def _check_super_users(
-    properties: Mapping[str, str],
-    values: ConfigValues,
-    brokers: tuple[Listener, ...],
-    controllers: tuple[Listener, ...],
-) -> None:
-    """What only nodes do, no rule allows them before the rules are known: they have to be super users."""
-    settings = AuthorizerSettings.of(properties)
-    if settings is None or ANONYMOUS in settings.super_users:
-        return
-    of_controllers = _names_of_controllers(values)
-    protocols = _protocols(values, of_controllers)
-    between = dict.fromkeys(
-        [inter_broker_listener_name(values)] * bool(brokers) + [one.name for one in controllers] + list(of_controllers)
-    )
-    anonymous = [name for name in between if protocols.get(name, name) == PLAINTEXT]
-    if anonymous:
-        raise ConfigError(
-            f"{SUPER_USERS.name}: nodes ask each other on {', '.join(anonymous)} as {ANONYMOUS}, since it speaks "
-            f"{PLAINTEXT}. Add {ANONYMOUS} if nobody else reaches it, or give it another protocol"
         )
 
 

@@ -1,4 +1,5 @@
-"""What the listeners of a node with SASL need, and what it logs in to other nodes with: checked before it starts.
+"""What the listeners of a node with SASL need, what it logs in to other nodes with, and who it is there: checked before
+it starts.
 
 Kafka: `KafkaConfig`, `JaasContext`.
 """
@@ -8,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tidelog.base.errors import ConfigError
+from tidelog.base.principals import ANONYMOUS, USER, Principal
+from tidelog.metadata.configs.authorization import SUPER_USERS
 from tidelog.metadata.configs.sasl import (
     GSSAPI,
     SASL_MECHANISM_CONTROLLER_PROTOCOL,
     SASL_MECHANISM_INTER_BROKER_PROTOCOL,
 )
-from tidelog.metadata.listeners import has_sasl
+from tidelog.metadata.configs.tls import SSL_CLIENT_AUTH
+from tidelog.metadata.listeners import SSL, has_sasl
+from tidelog.security.acl_authorizer import AuthorizerSettings
 from tidelog.security.sasl_listener import node_credentials, sasl_listener
 
 
@@ -54,6 +59,42 @@ def check_sasl(
     if asks_who(controller_listener):
         of_controllers_too = SASL_MECHANISM_CONTROLLER_PROTOCOL
         _check_login(texts, of_controllers_too.name, texts.get(of_controllers_too.name, GSSAPI), controller_listener)
+
+
+def check_super_users(
+    texts: Mapping[str, str], protocols: Mapping[str, str], *, broker_listener: str | None, controller_listener: str
+) -> None:
+    """Check that nodes may ask each other what only nodes ask: before the access rules are known, no rule allows it.
+
+    Args:
+        texts, protocols, broker_listener, controller_listener: as in `check_sasl`, which was content.
+
+    Raises:
+        ConfigError: the principal of nodes is not among `super.users`.
+    """
+    settings = AuthorizerSettings.of(texts)
+    if settings is None:
+        return
+    mechanisms = {controller_listener: SASL_MECHANISM_CONTROLLER_PROTOCOL}
+    if broker_listener is not None:
+        mechanisms[broker_listener] = SASL_MECHANISM_INTER_BROKER_PROTOCOL
+    for name, mechanism in mechanisms.items():
+        who, protocol = ANONYMOUS, protocols.get(name, name)
+        if protocol == SSL and _asks_for_certificates(texts, name):
+            continue  # who a node is there, its certificate says
+        if has_sasl(protocol):
+            who = Principal(USER, node_credentials(texts, name, texts[mechanism.name]).username)
+        if who not in settings.super_users:
+            remedy = "if nobody else reaches that listener, or give it SASL" if who == ANONYMOUS else "on all nodes"
+            raise ConfigError(
+                f"{SUPER_USERS.name}: nodes ask each other on listener {name} as {who}, who is not among them, so that "
+                f"they would refuse each other: add {who} {remedy}"
+            )
+
+
+def _asks_for_certificates(texts: Mapping[str, str], name: str) -> bool:
+    key = SSL_CLIENT_AUTH.name
+    return texts.get(f"listener.name.{name.lower()}.{key}", texts.get(key, SSL_CLIENT_AUTH.default)) != "none"
 
 
 def _check_login(texts: Mapping[str, str], key: str, mechanism: str, listener_name: str) -> None:

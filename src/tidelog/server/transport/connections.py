@@ -24,7 +24,8 @@ from tidelog.server.quotas.client_quotas import ClientQuotas
 from tidelog.server.quotas.rates import windows_of
 from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.settings.log_lines import Seldom
-from tidelog.server.transport.server_connection import Closed, OnClosed, ServerConnection
+from tidelog.server.transport.closed import Closed
+from tidelog.server.transport.server_connection import OnClosed, ServerConnection
 
 logger = logging.getLogger("tidelog.server.connections")
 

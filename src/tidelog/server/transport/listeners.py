@@ -25,7 +25,7 @@ from tidelog.server.transport.connections import Connections
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER, INTER_BROKER
 from tidelog.server.transport.node_networks import NodeNetworks
 from tidelog.server.transport.sasl_gate import NewGate
-from tidelog.server.transport.server_connection import Answer, OnClosed, ServerConnection
+from tidelog.server.transport.server_connection import Answer, NameOf, OnClosed, ServerConnection
 
 logger = logging.getLogger("tidelog.server.node")
 
@@ -161,7 +161,8 @@ class Listeners:
         new_gate = None
         if has_sasl(protocol or self._networks.protocol(listener.name)):
             new_gate = self._authentication.listener(listener.name, of_controllers=role == CONTROLLER).new_gate
-        make = partial(self._new_connection, dispatcher, listener.name, memory, new_gate)
+        name_of = self._networks.name_of(listener.name, protocol)
+        make = partial(self._new_connection, dispatcher, listener.name, memory, new_gate=new_gate, name_of=name_of)
         try:
             acceptor = self._networks.of_listener(listener.name, protocol).listen(
                 listener.host or None,
@@ -244,8 +245,10 @@ class Listeners:
         handler: FrameHandler,
         listener_name: str,
         memory: ConnectionMemory,
-        new_gate: NewGate | None,
         on_closed: OnClosed,
+        *,
+        new_gate: NewGate | None,
+        name_of: NameOf | None,
     ) -> ServerConnection:
         return ServerConnection(
             handler.on_frame,
@@ -256,6 +259,7 @@ class Listeners:
             memory=memory,
             on_closed=on_closed,
             new_gate=new_gate,
+            name_of=name_of,
             is_timed=self._is_timed,
         )
 

@@ -10,14 +10,17 @@ import logging
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 
 from tidelog.base.certificates import Certificates
 from tidelog.base.errors import ConfigError, MissingExtraError
 from tidelog.base.ports import Executor, Network, SecuredNetwork
-from tidelog.metadata.configs.tls import TLS_NAMES, certificates_of
-from tidelog.metadata.listeners import PROTOCOLS, has_tls
+from tidelog.metadata.configs.tls import SSL_PRINCIPAL_MAPPING_RULES, TLS_NAMES, certificates_of
+from tidelog.metadata.listeners import PROTOCOLS, SSL, has_tls
+from tidelog.security.principal_mapping import name_of, parse_mapping_rules
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.in_force import SettingsInForce
+from tidelog.server.transport.server_connection import NameOf
 
 logger = logging.getLogger("tidelog.server.tls")
 
@@ -72,6 +75,22 @@ class NodeNetworks:
         if not has_tls(protocol or self.protocol(name)):
             return self._network
         return self._over_tls(name, listens=True)
+
+    def name_of(self, name: str, protocol: str | None = None) -> NameOf | None:
+        """Who shows a certificate on a listener; None where that says nothing, as where SASL does.
+
+        Raises:
+            ConfigError: `ssl.principal.mapping.rules` is misspelt.
+        """
+        if (protocol or self.protocol(name)) != SSL:
+            return None
+        key = f"listener.name.{name.lower()}.{SSL_PRINCIPAL_MAPPING_RULES.name}"
+        text = self._texts.get(key, self._texts.get(SSL_PRINCIPAL_MAPPING_RULES.name))
+        try:
+            rules = parse_mapping_rules(SSL_PRINCIPAL_MAPPING_RULES.fallback if text is None else text)
+        except ConfigError as error:
+            raise ConfigError(f"{key}: {error}") from None
+        return partial(name_of, rules)
 
     def on_settings(self, old: SettingsInForce | None, new: SettingsInForce) -> None:
         """A setting may say something else."""

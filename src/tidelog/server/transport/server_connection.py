@@ -15,16 +15,24 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from enum import StrEnum
 from time import perf_counter_ns
-from typing import Protocol, cast
+from typing import cast
 
-from tidelog.base.errors import AuthenticationError, InvariantBrokenError, MalformedMessageError, TidelogError
+from tidelog.base.errors import (
+    AuthenticationError,
+    InvariantBrokenError,
+    MalformedMessageError,
+    SslAuthenticationError,
+    TidelogError,
+)
 from tidelog.base.ports import Buffer, Executor
-from tidelog.base.principals import ANONYMOUS, Principal, Requester
+from tidelog.base.principals import ANONYMOUS, USER, Principal, Requester
+from tidelog.security.principal_mapping import Subject
 from tidelog.server.tasks import start_kept
+from tidelog.server.transport.closed import Closed
 from tidelog.server.transport.connection_memory import ConnectionMemory, Kept
 from tidelog.server.transport.sasl_gate import NewGate
+from tidelog.server.transport.stored_bytes import StoredBytes
 from tidelog.wire import FrameReceiver, Piece
 from tidelog.wire.connection import BUFFER_SIZE_BYTES_MIN
 from tidelog.wire.limits import request_size_bytes_max
@@ -39,35 +47,12 @@ CLOSING_SWEEPS_MAX = 2
 logger = logging.getLogger("tidelog.server.connection")
 
 
-class StoredBytes(Protocol):
-    """Part of an answer that still lies on disk; read when the peer is ready for it."""
-
-    def __len__(self) -> int: ...
-
-    def read(self, position: int, size: int) -> Buffer: ...
-
-    def read_cached(self, position: int, size: int) -> Buffer | None:
-        """As `read` if that need not wait for the disk; None if it might."""
-        ...
-
-
 Answer = list[Piece] | None
 """The pieces of a response, or None where the protocol has no answer (acks=0)."""
 
 
-class Closed(StrEnum):
-    """Why a connection came to its end."""
-
-    BY_PEER = "peer"
-    HANDSHAKE = "handshake"  # that of TLS failed
-    AUTHENTICATION = "authentication"  # it did not show who it is, or a session was over
-    IDLE = "idle"
-    UNFINISHED = "unfinished"  # a request that did not come to its end within the idle limit
-    NOT_READING = "not_reading"  # answers that nobody took within the idle limit
-    MEMORY = "memory"  # it stood still, and others needed the memory
-    REFUSED = "refused"  # what came is not the protocol, or cannot be answered in it
-    FAILED = "failed"  # a bug of ours, or an answer that could not be completed
-    STOPPED = "stopped"  # the node did
+NameOf = Callable[[Subject], str]
+"""Who shows a certificate of this subject. Raises SslAuthenticationError: nobody says."""
 
 
 OnFrame = Callable[[memoryview, "ServerConnection"], "Answer | Awaitable[Answer]"]
@@ -110,6 +95,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_is_unfinished",
         "_keeps_frame",
         "_muted",
+        "_name_of",
         "_on_closed",
         "_on_frame",
         "_outbox",
@@ -140,6 +126,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         memory: ConnectionMemory,
         on_closed: OnClosed | None = None,
         new_gate: NewGate | None = None,
+        name_of: NameOf | None = None,
         is_timed: bool = False,
     ) -> None:
         self.listener_name = listener_name
@@ -147,6 +134,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.on_more: Callable[[], None] | None = None
         self.peer = "?"
         self.requester = Requester(ANONYMOUS, "?")
+        self._name_of = name_of
         self._on_frame = on_frame
         self._receiver = FrameReceiver(frame_size_bytes_max, request_size_bytes_max)
         self.gate = None if new_gate is None else new_gate(on_frame, frame_size_bytes_max)
@@ -187,8 +175,20 @@ class ServerConnection(asyncio.BufferedProtocol):
         else:
             self.peer = str(peer)
         self._connections[self] = None
+        certificate = transport.get_extra_info("peercert")
+        if certificate and self._name_of is not None and not self._identify(certificate["subject"], self._name_of):
+            return
         if self.gate is not None:
             self.gate.on_connected(self)
+
+    def _identify(self, subject: Subject, name_of: NameOf) -> bool:
+        """Learn who shows a certificate. False where no rule says who that is: then they are hung up on."""
+        try:
+            self.requester = self.requester._replace(principal=Principal(USER, name_of(subject)))
+        except SslAuthenticationError as error:
+            self.hang_up(error)
+            return False
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.pop(self, None)
