@@ -61,10 +61,10 @@ def configuration() -> str:
         "",
         "A key that is not here is refused, with the closest one named, wherever it is set.",
         "",
-        "`listener.name.LISTENER.KEY` is what `KEY` is if that is without effect or refused; "
-        "no listener has a served setting of its own. "
-        "What Kafka hands on to plugins (`config.providers.*`, `rsm.config.*`, `rlmm.config.*`, `super.users`, "
-        "`allow.everyone.if.no.acl.found`) is refused with the plugin.",
+        "`listener.name.LISTENER.KEY` sets a served `KEY` of TLS or SASL for one listener, its name in small letters. "
+        "Of another key it is without effect or refused, as the key itself is. "
+        "What Kafka hands on to plugins (`config.providers.*`, `rsm.config.*`, `rlmm.config.*`) is refused with the "
+        "plugin.",
         "The values of passwords are never shown.",
         "",
         "A topic's setting comes from the strongest place that has it:",
