@@ -22,6 +22,11 @@ class Listener:
     host: str
     port: int
 
+    @property
+    def is_local(self) -> bool:
+        """Whether nobody reaches it from other machines."""
+        return self.host in {"localhost", "::1"} or self.host.startswith("127.")
+
 
 def parse_listeners(key: str, texts: Sequence[str]) -> tuple[Listener, ...]:
     """Each listener that a setting names.

@@ -521,6 +521,34 @@ def test_the_topics_of_coordinators_are_not_made_because_a_client_asks_for_them(
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("listeners", "protocols", "warned"),
+    [
+        ("PLAINTEXT://:0,C://:0", "C:PLAINTEXT,PLAINTEXT:PLAINTEXT", ["PLAINTEXT", "C"]),
+        ("PLAINTEXT://127.0.0.1:0,C://localhost:0", "C:PLAINTEXT,PLAINTEXT:PLAINTEXT", []),
+        ("PLAINTEXT://:0,C://127.0.0.1:0", "C:PLAINTEXT,PLAINTEXT:PLAINTEXT", ["PLAINTEXT"]),
+        ("A://:0,PLAINTEXT://127.0.0.1:0,C://127.0.0.1:0", "A:SASL_PLAINTEXT,C:PLAINTEXT,PLAINTEXT:PLAINTEXT", []),
+    ],
+)
+def test_who_asks_nobody_who_it_is_is_warned_of_it(
+    caplog: pytest.LogCaptureFixture, listeners: str, protocols: str, warned: list[str]
+) -> None:
+    async def scenario() -> None:
+        node = new_node(
+            MemoryDisk(),
+            listeners=listeners,
+            controller_listener_names="C",
+            listener_security_protocol_map=protocols,
+            sasl_enabled_mechanisms="SCRAM-SHA-256",
+        )
+        await node.start()
+        await node.stop()
+        lines = [record.getMessage() for record in caplog.records if "nobody there is asked" in record.getMessage()]
+        assert [line.partition(":")[0] for line in lines] == [f"listener {name}" for name in warned]
+
+    run(scenario)
+
+
 def test_who_listens_everywhere_is_warned_of_what_clients_are_told(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         for listeners, is_warned in (("PLAINTEXT://:0,C://:0", True), ("PLAINTEXT://127.0.0.1:0,C://:0", False)):

@@ -115,6 +115,12 @@ class Listeners:
             for listener in listeners:
                 self._acceptors[role].append(self._listen(role, listener))
                 port = self._bound[listener.name].port
+                if not listener.is_local and not self._networks.asks_who_connects(listener.name):
+                    logger.warning(
+                        "listener %s: other machines reach port %s, and nobody there is asked who it is: let it listen "
+                        "on 127.0.0.1, or give it SASL_SSL in listener.security.protocol.map",
+                        *(listener.name, port),
+                    )
                 if role == BROKER and not listener.host and listener.name not in self._config.advertised:
                     logger.warning(
                         "listener %s: clients are told %s:%s, which is this machine for nobody but itself; "

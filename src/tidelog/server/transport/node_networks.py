@@ -16,7 +16,7 @@ from tidelog.base.certificates import Certificates
 from tidelog.base.errors import ConfigError, MissingExtraError
 from tidelog.base.ports import Executor, Network, SecuredNetwork
 from tidelog.metadata.configs.tls import SSL_PRINCIPAL_MAPPING_RULES, TLS_NAMES, certificates_of
-from tidelog.metadata.listeners import PROTOCOLS, SSL, has_tls
+from tidelog.metadata.listeners import PROTOCOLS, SSL, has_sasl, has_tls
 from tidelog.security.principal_mapping import name_of, parse_mapping_rules
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.in_force import SettingsInForce
@@ -62,6 +62,13 @@ class NodeNetworks:
     def protocol_number(self, name: str) -> int:
         """As a registration says it."""
         return PROTOCOLS.index(self.protocol(name))
+
+    def asks_who_connects(self, name: str) -> bool:
+        """Whether nobody is let in at a listener who does not say, and prove, who it is."""
+        protocol = self.protocol(name)
+        return has_sasl(protocol) or (
+            protocol == SSL and certificates_of(self._texts, name).client_authentication == "required"
+        )
 
     def of_listener(self, name: str, protocol: str | None = None) -> Network:
         """What a listener listens with.
