@@ -77,7 +77,8 @@ class AclAuthorizer:
         """Whether a requester may do this to the resource of this name.
 
         Raises:
-            KafkaError: BROKER_NOT_AVAILABLE: the rules are not known yet. Ask again.
+            KafkaError: NOT_CONTROLLER, which every client asks again after: the rules are not known yet. Listeners of
+                brokers open when they are, so that this is seen at those of controllers alone.
         """
         principal = requester.principal
         if principal in self.settings.super_users:
@@ -96,9 +97,7 @@ class AclAuthorizer:
 
     def _loaded(self) -> AclIndex:
         if self.index is None:
-            raise refusal(
-                Code.BROKER_NOT_AVAILABLE, "the access rules are not loaded yet: the metadata log is being read"
-            )
+            raise refusal(Code.NOT_CONTROLLER, "the access rules are not loaded yet: the metadata log is being read")
         return self.index
 
 
