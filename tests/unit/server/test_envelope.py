@@ -178,6 +178,17 @@ def test_what_is_wrong_with_it_is_its_own_error_and_nothing_is_done(seen: list[R
     play(story)
 
 
+def test_wherever_the_request_in_it_ends_too_early_nothing_is_done(seen: list[RequestContext]) -> None:
+    async def story(one: OneNode) -> None:
+        async with one.client(port=CONTROLLER_PORT) as broker:
+            for size in range(len(WHOLE)):
+                answer = await broker.ask(envelope(WHOLE[:size]))
+                assert (size, answer.error_code) == (size, Code.UNSUPPORTED_VERSION)
+        assert not seen
+
+    play(story)
+
+
 def test_who_waits_for_metadata_that_does_not_come_is_told_so_in_the_envelope() -> None:
     async def story(one: OneNode) -> None:
         state = ConsistencyState(one.node.cluster_id, LATE)
