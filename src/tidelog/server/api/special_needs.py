@@ -15,6 +15,7 @@ from tidelog.base.ids import PartitionIndex, TopicId
 from tidelog.metadata import ResourceType
 from tidelog.metadata.acls import AclOperation, AclResourceType
 from tidelog.server.api.authorization import (
+    LOOKED_AT_ONCE_MAX,
     Answered,
     Guard,
     Rows,
@@ -336,8 +337,8 @@ class TopicsOfGroups:
             request = with_value(request, "groups", allowed) if request.groups else allowed[0]
             answer = handle(node, request, context)
             if isinstance(answer, Awaitable):
-                return self._complete_later(answer, rights, asked, denied)
-            return self._completed(answer, rights, asked, denied)
+                return self._complete_later(answer, node, rights, asked, denied)
+            return self._complete(answer, node, rights, asked, denied)
 
         return serve
 
@@ -357,13 +358,20 @@ class TopicsOfGroups:
         allowed = [topic for topic, row in zip(listed, rows, strict=True) if row is None]
         return with_value(one, self._topics.listed, allowed)
 
-    async def _complete_later(
-        self, answer: Awaitable[Any], rights: Rights, asked: list[Any], denied: list[list[Any]]
-    ) -> Any:
-        return self._completed(await answer, rights, asked, denied)
+    async def _complete_later(self, answer: Awaitable[Any], node: ServerApi, *looked_at: Any) -> Any:
+        completed = self._complete(await answer, node, *looked_at)
+        return await completed if isinstance(completed, Awaitable) else completed
 
-    def _completed(self, answer: Any, rights: Rights, asked: list[Any], denied: list[list[Any]]) -> Any:
+    def _complete(self, answer: Any, node: ServerApi, *looked_at: Any) -> Any:
+        """A group that is asked for all its topics may have very many."""
         told = getattr(answer, "groups", None) or [answer]
+        complete = partial(self._completed, answer, told, *looked_at)
+        count = sum(len(getattr(group, self._topics.answered)) for group in told)
+        return node.executor.compute(complete) if count > LOOKED_AT_ONCE_MAX else complete()
+
+    def _completed(
+        self, answer: Any, told: list[Any], rights: Rights, asked: list[Any], denied: list[list[Any]]
+    ) -> Any:
         for one, rows, group in zip(asked, denied, told, strict=True):
             topics = getattr(group, self._topics.answered)
             if getattr(one, self._topics.listed) is None:
