@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -38,11 +39,15 @@ def executed_lines(work: Callable[[], object], *, without: CodeType | None = Non
         return on_line
 
     before = sys.gettrace()
+    collects = gc.isenabled()
+    gc.disable()  # the finalizers of what other work left behind are no part of this
     sys.settrace(on_line)
     try:
         work()
     finally:
         sys.settrace(before)
+        if collects:
+            gc.enable()
     return count
 
 

@@ -5,11 +5,11 @@ Kafka: `DelegationTokenControlManager`.
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.base.errors import Code, refusal
+from tidelog.base.ids import uuid_text
 from tidelog.base.ports import Rng
 from tidelog.base.principals import USER, Principal, Requester
 from tidelog.controller.values import ControllerSettings
@@ -81,7 +81,7 @@ def decide_create_token(
         lifetime_ms = min(to_create.max_lifetime_ms, lifetime_ms)
     max_timestamp_ms = _later(now_ms, lifetime_ms)
     token = DelegationToken(
-        urlsafe_b64encode(rng.uuid().bytes).rstrip(b"=").decode(),
+        _new_token_id(metadata, rng),
         owner,
         requester.principal,
         renewers,
@@ -90,6 +90,14 @@ def decide_create_token(
         min(max_timestamp_ms, _later(now_ms, settings.broker[TOKEN_EXPIRY_TIME_MS])),
     )
     return Decision((record_of_token(token),), CreatedToken(token, token_hmac(secret_key, token.token_id)))
+
+
+def _new_token_id(metadata: MetadataView, rng: Rng) -> str:
+    """An id that no token has, and that does not look like a command line option."""
+    while True:
+        token_id = uuid_text(rng.uuid())
+        if token_id not in metadata.delegation_tokens and not token_id.startswith("-"):
+            return token_id
 
 
 def decide_renew_token(

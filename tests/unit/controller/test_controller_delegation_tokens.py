@@ -222,3 +222,9 @@ def test_a_clone_and_a_state_of_an_image_find_tokens_too() -> None:
 def test_the_hmac_shows_nowhere() -> None:
     created = create(new_state())
     assert "hmac" not in repr(created)
+
+
+def test_no_id_looks_like_an_option_of_a_command() -> None:
+    state = new_state()
+    ids = {create(state).token.token_id for _ in range(200)}
+    assert (len(ids), [one for one in ids if one.startswith("-")]) == (200, [])

@@ -16,9 +16,11 @@ from support.fixtures.guarded_api import ImageOfIds, answered
 from support.fixtures.loop_steps import Steps
 from support.fixtures.scripted_authorizer import ScriptedAuthorizer
 from tidelog.base.principals import ANONYMOUS, Requester
+from tidelog.io.clock import SystemClock
 from tidelog.io.executor import ThreadExecutor
 from tidelog.metadata import ResourceType
 from tidelog.metadata.acls import AclOperation, AclResourceType
+from tidelog.server.api.audit_log import AuditLog
 from tidelog.server.api.authorization import guarded
 from tidelog.server.api.long_requests import in_pieces
 from tidelog.server.api.needs import NEEDS
@@ -118,6 +120,7 @@ async def serve(
 
     node: Any = SimpleNamespace(
         authorizer=authorizer,
+        audit=AuditLog(SystemClock()),
         image=ImageOfIds(),
         executor=executor,
         config=SimpleNamespace(described_partitions_max=COUNT),
@@ -129,6 +132,7 @@ async def serve(
         listener_role=BROKER,
         is_long=is_long,
         reflects=None,
+        forwarded_for=None,
     )
     try:
         serve = guarded(known, handle, NEEDS[key])
