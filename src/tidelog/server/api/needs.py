@@ -46,8 +46,8 @@ from tidelog.server.api.special_needs import (
     TRANSACTION,
     USERS,
     VISIBLE_TOPICS,
-    TopicsOfGroups,
 )
+from tidelog.server.api.topics_of_groups import TopicsOfGroups
 from tidelog.wire.api import ApiKey
 
 READ, WRITE, DELETE = AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE
