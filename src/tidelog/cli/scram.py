@@ -21,10 +21,9 @@ from tidelog.cli.command import UsageError
 from tidelog.controller.scram_users import SaltedPassword, kept_of
 from tidelog.metadata.records.scram_credentials import scram_record
 from tidelog.metadata.scram_credentials import KEPT_ITERATIONS_MIN, MECHANISM_NUMBERS
-from tidelog.security.scram import salted_password
+from tidelog.security.scram import SALT_SIZE_BYTES, salted_password
 
 STDIN = "-"
-SALT_SIZE_BYTES = 24
 
 _WHOLE = re.compile(r"(?P<mechanism>[^=\[\]]+)=\[(?P<parts>.*)\]", re.DOTALL)
 _PART = re.compile(r'\s*(?P<key>[a-z-]+)\s*=\s*(?:"(?P<quoted>[^"]*)"|(?P<plain>[^,"]*))\s*(?:,|$)')

@@ -13,6 +13,7 @@ from tidelog.base.errors import ConfigError
 from tidelog.metadata.configs.sasl import (
     CONNECTIONS_MAX_REAUTH_MS,
     GSSAPI,
+    MECHANISMS,
     OAUTHBEARER,
     PLAIN,
     SASL_ENABLED_MECHANISMS,
@@ -23,14 +24,21 @@ from tidelog.metadata.configs.sasl import (
     sasl_value,
 )
 from tidelog.security.jaas import LoginModule, parse_jaas
-
-SERVED_MECHANISMS = (PLAIN, *SCRAM)
+from tidelog.security.oauth_listener import OAuthListener, oauth_listener
 
 _MODULES = {
     PLAIN: "PlainLoginModule",
     **dict.fromkeys(SCRAM, "ScramLoginModule"),
     OAUTHBEARER: "OAuthBearerLoginModule",
 }
+_WHY_NOT = {
+    **dict.fromkeys(
+        SCRAM,
+        "what it would be checked against lies in the metadata log, which they need each other's votes to read",
+    ),
+    OAUTHBEARER: "nodes log in to each other with a user and a password, and fetch no token",
+}
+"""Why controllers do not offer a mechanism."""
 _OF_LISTENERS = "listener.name."
 _USER = "user_"
 """How the options of PLAIN's module begin that are passwords of users."""
@@ -45,12 +53,14 @@ class SaslListener:
         passwords: of the users of PLAIN, by their names.
         session_ms_max: by mechanism, how long whoever authenticated by it may send requests; None for no end.
         request_size_bytes_max: of a request that comes before.
+        oauth: how tokens of OAUTHBEARER are checked; None where that is not offered.
     """
 
     mechanisms: tuple[str, ...]
     passwords: Mapping[str, str] = field(repr=False)
     session_ms_max: Mapping[str, int | None]
     request_size_bytes_max: int
+    oauth: OAuthListener | None = None
 
 
 class NodeCredentials(NamedTuple):
@@ -79,15 +89,12 @@ def sasl_listener(texts: Mapping[str, str], name: str, *, of_controllers: bool =
         if mechanism == GSSAPI:
             raise ConfigError(
                 f"{key}: GSSAPI (Kerberos), which is Kafka's default, is not served: listener {name} has SASL, so name "
-                f"the mechanisms that it offers, of {', '.join(SERVED_MECHANISMS)}"
+                f"the mechanisms that it offers, of {', '.join(MECHANISMS)}"
             )
-        if mechanism not in SERVED_MECHANISMS:
-            raise ConfigError(f"{key}: {mechanism} is not served yet; {', '.join(SERVED_MECHANISMS)} is")
         if of_controllers and mechanism != PLAIN:
             raise ConfigError(
-                f"{key}: controllers cannot offer {mechanism} on listener {name}: what it would be checked against may "
-                "lie in the metadata log, which they need each other's votes to read. Set it to PLAIN, or have the "
-                "listener speak SSL with ssl.client.auth=required"
+                f"{key}: controllers cannot offer {mechanism} on listener {name}: {_WHY_NOT[mechanism]}. Set it to "
+                "PLAIN, or have the listener speak SSL with ssl.client.auth=required"
             )
         module_of(texts, name, mechanism)
     return SaslListener(
@@ -95,6 +102,7 @@ def sasl_listener(texts: Mapping[str, str], name: str, *, of_controllers: bool =
         _passwords(texts, name) if PLAIN in mechanisms else {},
         {one: sasl_value(texts, CONNECTIONS_MAX_REAUTH_MS, name, one) or None for one in mechanisms},
         sasl_value(texts, SASL_SERVER_MAX_RECEIVE_SIZE, name),
+        oauth_listener(texts, name) if OAUTHBEARER in mechanisms else None,
     )
 
 

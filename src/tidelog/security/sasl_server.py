@@ -11,7 +11,6 @@ Whoever is refused learns the mechanism, and nothing of the reason: not whether 
 from __future__ import annotations
 
 import hmac
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,12 +18,10 @@ from typing import Protocol
 
 from tidelog.base.errors import SaslAuthenticationError
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-"""What listeners may offer."""
-
 SEPARATOR = "\x01"
 _GS2_HEADER = re.compile(r"n,(?:a=([^,]*))?,")
 _PAIR = re.compile(r"([A-Za-z]+)=([\x21-\x7e \t\r\n]*)")
+_TOLD_OF_BAD_TOKENS = '{"status":"invalid_token"}'
 _BEARER = re.compile(r"[Bb]earer +([A-Za-z0-9\-._~+/]+=*)")
 
 
@@ -112,7 +109,7 @@ class OAuthBearerServerExchange:
     """A token of an authorization server (RFC 7628). The driver has it checked: that takes too long for a loop.
 
     on_message(token) -> Step.token, on_checked(identity)   the client is let in
-                                   , on_refused()           its error, then
+                                   , on_refused(reason)     its error, then
     on_message(\\x01)                                        the end
     """
 
@@ -121,11 +118,15 @@ class OAuthBearerServerExchange:
     def __init__(self) -> None:
         self._authorization_id = ""
         self._failure: str | None = None
+        self._reason: SaslAuthenticationError | None = None
+        self._is_checked = False
 
     def on_message(self, message: bytes) -> Step:
         """See `ServerExchange`."""
         if self._failure is not None:
-            raise SaslAuthenticationError(self._failure)
+            raise SaslAuthenticationError(self._failure) from self._reason
+        if self._is_checked:
+            raise refused(self.mechanism)
         text = _decoded(message)
         header = None if text is None else _GS2_HEADER.match(text)
         if text is None or header is None:
@@ -142,6 +143,7 @@ class OAuthBearerServerExchange:
         if token is None or len({name for name, _ in found}) != len(found):
             raise refused(self.mechanism)
         self._authorization_id = header[1] or ""
+        self._is_checked = True
         return Step(token=token[1])
 
     def on_checked(self, identity: Identity) -> Step:
@@ -150,11 +152,10 @@ class OAuthBearerServerExchange:
             raise refused(self.mechanism)
         return Step(identity=identity)
 
-    def on_refused(self, scope: str | None = None) -> Step:
-        """The token is not: its sender is told so, and has to answer once more."""
-        told = {"status": "invalid_token" if scope is None else "insufficient_scope"}
-        self._failure = json.dumps(told if scope is None else told | {"scope": scope}, separators=(",", ":"))
-        return Step(answer=self._failure.encode())
+    def on_refused(self, reason: SaslAuthenticationError) -> Step:
+        """The token is not: its sender is told so, and has to answer once more. The reason is for the node's log."""
+        self._failure, self._reason = _TOLD_OF_BAD_TOKENS, reason
+        return Step(answer=_TOLD_OF_BAD_TOKENS.encode())
 
 
 def _decoded(text: bytes) -> str | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tidelog.base.errors import Code, SaslAuthenticationError
-from tidelog.security.sasl_server import Identity, ServerExchange, Step, refused
+from tidelog.security.sasl_server import Identity, OAuthBearerServerExchange, ServerExchange, Step, refused
 from tidelog.wire.api import APIS, ApiKey
 
 REAUTHENTICATED_MS_MIN = 1_000
@@ -92,6 +92,21 @@ class SaslSession:
         if step.identity is not None:
             self._check_same(step.identity)
         return step
+
+    def on_token_checked(self, found: Identity | SaslAuthenticationError) -> Step:
+        """What is owed after `Step.token` was checked.
+
+        Args:
+            found: whose it is, or why it is not good.
+
+        Raises:
+            SaslAuthenticationError: it is somebody else's than the client says, or than before.
+        """
+        assert isinstance(self.exchange, OAuthBearerServerExchange)
+        if isinstance(found, SaslAuthenticationError):
+            return self.exchange.on_refused(found)
+        self._check_same(found)
+        return self.exchange.on_checked(found)
 
     def on_authenticated(
         self, identity: Identity, session_ms_max: Mapping[str, int | None], *, now_ms: int, wall_ms: int

@@ -23,6 +23,8 @@ from tidelog.base.errors import SaslAuthenticationError
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """Mechanisms to the names that `hashlib` has for their hashes."""
 
+SALT_SIZE_BYTES = 24
+"""Of those that are made here."""
 ITERATIONS_MIN = 4_096
 ITERATIONS_MAX = 1_000_000
 """Of which a client takes a second or so; whoever asks for more means to keep it busy."""

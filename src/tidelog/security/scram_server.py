@@ -1,7 +1,7 @@
 """SCRAM as a broker speaks it: RFC 5802 with what it keeps of a password, from which the password cannot be had.
 
-A user who is not known is asked for a proof all the same, with a salt that stays theirs, and is refused as a wrong
-password is. Kafka: `ScramSaslServer`, `ScramFormatter`.
+A user who is not known is asked for a proof all the same (`scram_stand_ins`), and is refused as a wrong password is.
+Kafka: `ScramSaslServer`, `ScramFormatter`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from tidelog.base.errors import SaslAuthenticationError
 from tidelog.metadata.scram_credentials import ScramCredential
 from tidelog.security.sasl_server import Identity, Step, refused
-from tidelog.security.scram import HASHES, ITERATIONS_MIN, ScramSecret
+from tidelog.security.scram import HASHES, ScramSecret
 
 _NAME = r"(?:[^,=\0]|=2C|=3D)+"
 _PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
@@ -45,19 +45,6 @@ def credential_of(mechanism: str, password: str, salt: bytes, iterations: int) -
     return ScramCredential(salt, stored_key, keys.server_key, iterations)
 
 
-def unknown_credential(mechanism: str, name: str, key: bytes) -> ScramCredential:
-    """What a user who is not known is asked for a proof with: no password leads to it.
-
-    Args:
-        key: the same on all brokers, or who asks two of them learns that the user is not known.
-    """
-    hash_name = HASHES[mechanism]
-    salt, stored_key, server_key = (
-        hmac.digest(key, f"{what} {mechanism} {name}".encode(), hash_name) for what in ("salt", "stored", "server")
-    )
-    return ScramCredential(salt, stored_key, server_key, ITERATIONS_MIN)
-
-
 def _of_that_name(name: str, by_token: bool) -> Identity:
     return Identity(name, by_token=by_token)
 
@@ -69,7 +56,7 @@ class ScramServerExchange:
         mechanism: one of HASHES.
         find_credential: what is kept of a user.
         nonce: never used before, and not to be guessed; printable, without commas.
-        unknown_key: see `unknown_credential`.
+        stand_in: what a user is asked for a proof with who is not known (`ScramStandIns`).
         identify: who a name is that has shown its proof.
     """
 
@@ -78,7 +65,7 @@ class ScramServerExchange:
         mechanism: str,
         find_credential: FindCredential,
         nonce: str,
-        unknown_key: bytes,
+        stand_in: Callable[[str], ScramCredential],
         *,
         identify: Identify = _of_that_name,
     ) -> None:
@@ -86,7 +73,7 @@ class ScramServerExchange:
         self._hash_name = HASHES[mechanism]
         self._find_credential = find_credential
         self._nonce = nonce
-        self._unknown_key = unknown_key
+        self._stand_in = stand_in
         self._identify = identify
         self._asked: tuple[re.Match[str], str, bytes, ScramCredential, Identity | None] | None = None
         self._is_over = False
@@ -116,7 +103,7 @@ class ScramServerExchange:
         by_token = ",tokenauth=true" in f"{first['extensions']},"
         found = self._find_credential(name, by_token)
         known = None if found is None else self._identify(name, by_token)
-        credential = found or unknown_credential(self.mechanism, name, self._unknown_key)
+        credential = found or self._stand_in(name)
         nonce = first["nonce"] + self._nonce
         answer = f"r={nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
         self._asked = first, nonce, answer.encode(), credential, known

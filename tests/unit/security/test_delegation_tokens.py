@@ -23,6 +23,7 @@ from tidelog.security.delegation_tokens import (
 from tidelog.security.sasl_server import Identity
 from tidelog.security.scram import HASHES, ScramExchange, ScramSecret
 from tidelog.security.scram_server import ScramServerExchange
+from tidelog.security.scram_stand_ins import ScramStandIns
 
 SECRET = "what all nodes share"
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
@@ -46,7 +47,9 @@ def test_a_client_that_knows_the_hmac_logs_in(mechanism: str) -> None:
         return token_identity(IMAGE, name, 200) if by_token else Identity(name)
 
     def logs_in(hmac: bytes, *, by_token: bool = True) -> Identity | None:
-        server = ScramServerExchange(mechanism, find, "theirs", b"key", identify=identify)
+        server = ScramServerExchange(
+            mechanism, find, "theirs", ScramStandIns(mechanism, (), b"key").of, identify=identify
+        )
         secret = ScramSecret(mechanism, "an-id", b64encode(hmac).decode(), by_token=by_token)
         client = ScramExchange(secret, "mine")
         proof = client.on_answer(server.on_message(client.first_message()).answer)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidelog.base.errors import ConfigError
+from tidelog.security.json_web_tokens import TokenRules
+from tidelog.security.oauth_listener import OAuthListener
 from tidelog.security.sasl_listener import NodeCredentials, check_login_modules, node_credentials, sasl_listener
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -49,6 +51,33 @@ def test_what_cannot_be_is_told_without_secrets(change: dict[str, str], says: st
     with pytest.raises(ConfigError, match=says) as error:
         sasl_listener(PLAIN | change, "OUT")
     assert "secret" not in str(error.value)
+
+
+OAUTH = {"sasl.enabled.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.jwks.endpoint.url": "https://issuer/keys"}
+
+
+def test_how_tokens_are_checked() -> None:
+    own = OAUTH | {
+        "sasl.oauthbearer.expected.issuer": "i",
+        "listener.name.out.sasl.oauthbearer.expected.issuer": "j",
+        "listener.name.out.oauthbearer.sasl.oauthbearer.expected.audience": "a, b",
+    }
+    oauth = sasl_listener(own, "OUT").oauth
+    assert oauth is not None
+    assert oauth == OAuthListener("https://issuer/keys", TokenRules("j", ("a", "b"), 30), 3_600_000, 100, 10_000)
+    assert sasl_listener(PLAIN, "OUT").oauth is None
+
+
+def test_tokens_need_keys_and_controllers_take_none() -> None:
+    with pytest.raises(ConfigError, match=r"listener\.name\.out\.sasl\.oauthbearer\.jwks\.endpoint\.url: .* no keys"):
+        sasl_listener({"sasl.enabled.mechanisms": "OAUTHBEARER"}, "OUT")
+    for url in ("issuer/keys", "ftp://issuer/keys", "file:keys", "https://"):
+        with pytest.raises(ConfigError, match="allowed: https"):
+            sasl_listener(OAUTH | {"sasl.oauthbearer.jwks.endpoint.url": url}, "OUT")
+    with pytest.raises(ConfigError, match=r"controllers cannot offer OAUTHBEARER .* fetch no token"):
+        sasl_listener(OAUTH, "OUT", of_controllers=True)
+    with pytest.raises(ConfigError, match=r"controllers cannot offer SCRAM-SHA-256 .* each other's votes"):
+        sasl_listener({"sasl.enabled.mechanisms": "SCRAM-SHA-256"}, "OUT", of_controllers=True)
 
 
 def test_a_node_needs_a_user_and_a_password_to_log_in() -> None:

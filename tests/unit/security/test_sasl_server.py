@@ -61,12 +61,15 @@ def test_a_token_is_checked_before_there_is_an_answer() -> None:
 def test_a_bad_token_is_told_of_in_two_steps() -> None:
     client, server = OAuthBearerExchange("a.b.c"), OAuthBearerServerExchange()
     server.on_message(client.first_message())
-    step = server.on_refused()
+    with pytest.raises(SaslAuthenticationError, match="OAUTHBEARER"):
+        server.on_message(client.first_message())
+    step = server.on_refused(SaslAuthenticationError("it expired"))
     assert step.answer == b'{"status":"invalid_token"}'
     last = client.on_answer(step.answer)
     assert last == b"\x01"
-    with pytest.raises(SaslAuthenticationError, match="invalid_token"):
+    with pytest.raises(SaslAuthenticationError, match="invalid_token") as refusal:
         server.on_message(last)
+    assert str(refusal.value.__cause__) == "it expired"
 
 
 @pytest.mark.parametrize(

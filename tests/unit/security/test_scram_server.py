@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -12,11 +13,8 @@ from tidelog.base.errors import SaslAuthenticationError
 from tidelog.metadata.scram_credentials import ScramCredential
 from tidelog.security.sasl_server import Identity
 from tidelog.security.scram import HASHES, ScramExchange, ScramSecret
-from tidelog.security.scram_server import (
-    ScramServerExchange,
-    credential_of,
-    unknown_credential,
-)
+from tidelog.security.scram_server import ScramServerExchange, credential_of
+from tidelog.security.scram_stand_ins import ScramStandIns
 
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
 USERS = {(mechanism, "user"): credential_of(mechanism, "pencil", SALT, 4096) for mechanism in HASHES}
@@ -27,7 +25,8 @@ def server(mechanism: str = "SCRAM-SHA-256", nonce: str = RFC_NONCE) -> ScramSer
     def find(name: str, by_token: bool) -> ScramCredential | None:
         return None if by_token else USERS.get((mechanism, name))
 
-    return ScramServerExchange(mechanism, find, nonce, b"key")
+    stand_ins = ScramStandIns(mechanism, [USERS[mechanism, "user"]], b"key")
+    return ScramServerExchange(mechanism, find, nonce, stand_ins.of)
 
 
 def test_the_example_of_rfc_7677() -> None:
@@ -71,9 +70,23 @@ def test_an_unknown_user_is_refused_as_a_wrong_password_is() -> None:
 
 
 def test_no_password_leads_to_what_an_unknown_user_is_asked_with() -> None:
-    credential = unknown_credential("SCRAM-SHA-256", "nobody", b"key")
-    assert credential != unknown_credential("SCRAM-SHA-256", "nobody", b"other")
+    credential = ScramStandIns("SCRAM-SHA-256", (), b"key").of("nobody")
+    assert credential != ScramStandIns("SCRAM-SHA-256", (), b"other").of("nobody")
     assert len({credential.salt, credential.stored_key, credential.server_key}) == 3
+
+
+def test_an_unknown_user_looks_like_one_of_those_that_are_known() -> None:
+    ours = ScramCredential(b"\xff" * 24, b"s", b"k", 4_096)
+    of_kafka = ScramCredential(b"1nlfn9r0z1ys8ldbk0agppjg9a", b"s", b"k", 8_192)
+    stand_ins = ScramStandIns("SCRAM-SHA-512", [ours, of_kafka, of_kafka, of_kafka], b"key")
+    found = [stand_ins.of(f"user-{number}") for number in range(400)]
+    kinds = Counter((len(one.salt), one.salt.isalnum(), one.iterations) for one in found)
+    assert set(kinds) == {(24, False, 4_096), (26, True, 8_192)}
+    assert 250 < kinds[26, True, 8_192] < 350
+    assert len({one.salt for one in found}) == 400
+    assert {(len(one.stored_key), len(one.server_key)) for one in found} == {(64, 64)}
+    more = ScramStandIns("SCRAM-SHA-512", [ours, *[of_kafka] * 4], b"key")
+    assert sum(more.of(f"user-{number}") != one for number, one in enumerate(found)) < 40
 
 
 def test_what_was_recorded_cannot_be_sent_again() -> None:

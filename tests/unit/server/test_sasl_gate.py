@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import SimpleNamespace
@@ -22,6 +22,7 @@ from tidelog.io.rng import SystemRng
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.security.authorizer import AllowEverything
+from tidelog.security.sasl_server import Identity
 from tidelog.security.scram import ScramExchange, ScramSecret
 from tidelog.security.scram_server import credential_of
 from tidelog.server.api.dispatch import Dispatcher
@@ -32,6 +33,7 @@ from tidelog.server.transport.authentication import Authentication
 from tidelog.server.transport.closed import Closed
 from tidelog.server.transport.connection_memory import ConnectionMemory
 from tidelog.server.transport.listener_roles import BROKER
+from tidelog.server.transport.oauth_keys import OAuthKeys
 from tidelog.server.transport.server_connection import ServerConnection
 from tidelog.wire import decode, decode_response_header, encode_request
 from tidelog.wire.messages.api_17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -90,12 +92,12 @@ class Server:
         ends: of those that are not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, str]) -> None:
         self.connections: dict[ServerConnection, None] = {}
         self.ends: list[tuple[Closed, Exception | None]] = []
         self.image = replace(MetadataImage.empty(), scram_credentials={(SCRAM, "alice"): KEPT})
         self.cluster_id = ClusterId("the cluster")
-        self.authentication = Authentication(SETTINGS, self, clock=SystemClock(), rng=SystemRng())
+        self.authentication = Authentication(settings, self, clock=SystemClock(), rng=SystemRng())
 
     @property
     def connection(self) -> ServerConnection:
@@ -104,8 +106,8 @@ class Server:
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[tuple[Server, Callable[[], Awaitable[Peer]]]]:
-    server, executor = Server(), InlineExecutor()
+async def served(settings: Mapping[str, str] = SETTINGS) -> AsyncIterator[tuple[Server, Callable[[], Awaitable[Peer]]]]:
+    server, executor = Server(settings), InlineExecutor()
     listener = server.authentication.listener("IN", of_controllers=False)
     dispatcher = Dispatcher(cast(ServerApi, SimpleNamespace(authorizer=AllowEverything())), BROKER)
     listening = await asyncio.get_running_loop().create_server(
@@ -300,5 +302,48 @@ def test_users_come_and_go_while_the_node_runs(caplog: pytest.LogCaptureFixture)
             later = await connect()
             await later.handshake()
             assert (await later.authenticate(b"\0bob\0b")).error_code == 0
+
+    run(scenario)
+
+
+def test_a_token_is_waited_for_and_a_bad_one_is_told_of_in_two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "connection.failed.authentication.delay.ms": "1",
+        "sasl.oauthbearer.jwks.endpoint.url": "https://issuer/keys",
+    }
+    checked: asyncio.Queue[Identity | SaslAuthenticationError] = asyncio.Queue()
+
+    async def identity(self: OAuthKeys, token: str) -> Identity:
+        assert token == "a.b.c"
+        found = await checked.get()
+        if isinstance(found, SaslAuthenticationError):
+            raise found
+        return found
+
+    pytest.importorskip("joserfc")
+    monkeypatch.setattr(OAuthKeys, "identity", identity)
+    shown = b"n,,\x01auth=Bearer a.b.c\x01\x01"
+
+    async def scenario() -> None:
+        async with served(settings) as (server, connect):
+            peer = await connect()
+            await peer.handshake("OAUTHBEARER")
+            answer = asyncio.create_task(peer.authenticate(shown))
+            await asyncio.sleep(0.01)
+            assert not answer.done()
+            await checked.put(Identity("alice", SystemClock().wall_ms() + 60_000))
+            assert 0 < (await answer).session_lifetime_ms <= 60_000
+            assert server.connection.requester.principal == Principal("User", "alice")
+            peer = await connect()
+            await peer.handshake("OAUTHBEARER")
+            await checked.put(SaslAuthenticationError("it expired"))
+            told = await peer.authenticate(shown)
+            assert (told.error_code, told.auth_bytes) == (0, b'{"status":"invalid_token"}')
+            told = await peer.authenticate(b"\x01")
+            assert (told.error_code, told.error_message) == (58, '{"status":"invalid_token"}')
+            assert await peer.is_closed()
+            await until(lambda: server.ends)
+            assert [(why, str(error)) for why, error in server.ends] == [(Closed.AUTHENTICATION, "it expired")]
 
     run(scenario)

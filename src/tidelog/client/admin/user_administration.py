@@ -17,7 +17,7 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.core.values import code_of
 from tidelog.client.refusals import raise_first, refused
 from tidelog.net.connection import Connection
-from tidelog.security.scram import salted_password
+from tidelog.security.scram import SALT_SIZE_BYTES, salted_password
 from tidelog.wire.messages.api_50_describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
@@ -34,8 +34,6 @@ R = TypeVar("R")
 
 _NUMBERS: dict[str, int] = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 _NAMES = {number: cast(ScramMechanism, name) for name, number in _NUMBERS.items()}
-
-SALT_SIZE_BYTES = 24
 
 
 class UserAdministration:

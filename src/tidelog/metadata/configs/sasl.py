@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from tidelog.metadata.configs import oauth
 from tidelog.metadata.configs.key import INT, LIST, LONG, PASSWORD, STRING, ConfigKey, Support
 
 T = TypeVar("T")
@@ -86,10 +87,24 @@ _JAAS_OF_MECHANISM = replace(
     support=Support.SERVED,
 )
 OF_LISTENER = frozenset(
-    key.name for key in (SASL_ENABLED_MECHANISMS, SASL_SERVER_MAX_RECEIVE_SIZE, CONNECTIONS_MAX_REAUTH_MS)
+    key.name
+    for key in (
+        SASL_ENABLED_MECHANISMS,
+        SASL_SERVER_MAX_RECEIVE_SIZE,
+        CONNECTIONS_MAX_REAUTH_MS,
+        *oauth.OAUTH_CONFIGS,
+    )
 )
 """Those that a listener may have of its own."""
-OF_MECHANISM: Mapping[str, ConfigKey[Any]] = {key.name: key for key in (_JAAS_OF_MECHANISM, CONNECTIONS_MAX_REAUTH_MS)}
+OF_MECHANISM: Mapping[str, ConfigKey[Any]] = {
+    key.name: key
+    for key in (
+        _JAAS_OF_MECHANISM,
+        CONNECTIONS_MAX_REAUTH_MS,
+        oauth.SERVER_CALLBACK_HANDLER,
+        *oauth.OAUTH_CONFIGS,
+    )
+}
 """Those that a mechanism of a listener may have of its own."""
 
 SASL_CONFIGS: tuple[ConfigKey[Any], ...] = (
@@ -100,6 +115,7 @@ SASL_CONFIGS: tuple[ConfigKey[Any], ...] = (
     CONNECTIONS_MAX_REAUTH_MS,
     CONNECTION_FAILED_AUTHENTICATION_DELAY_MS,
     SASL_JAAS_CONFIG,
+    *oauth.OAUTH_CONFIGS,
 )
 
 

@@ -236,18 +236,6 @@ UNSERVED_CONFIGS: tuple[ConfigKey[Any], ...] = (
         _key("sasl.oauthbearer.token.endpoint.url", STRING, None),
     ),
     *refused(
-        "OAUTHBEARER is not served",
-        _key("sasl.oauthbearer.clock.skew.seconds", INT, "30"),
-        _key("sasl.oauthbearer.expected.audience", LIST, ""),
-        _key("sasl.oauthbearer.expected.issuer", STRING, None),
-        _key("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, "3600000"),
-        _key("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, "10000"),
-        _key("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, "100"),
-        _key("sasl.oauthbearer.jwks.endpoint.url", STRING, None),
-        _key("sasl.oauthbearer.scope.claim.name", STRING, "scope"),
-        _key("sasl.oauthbearer.sub.claim.name", STRING, "sub"),
-    ),
-    *refused(
         "listeners of controllers open at once, those of brokers once the access rules are known",
         _key("early.start.listeners", LIST, None),
     ),

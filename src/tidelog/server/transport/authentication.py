@@ -11,18 +11,21 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Protocol
 
-from tidelog.base.errors import ConfigError
+from tidelog.base.errors import ConfigError, SaslAuthenticationError
 from tidelog.base.ids import ClusterId
 from tidelog.base.ports import Clock, Rng
+from tidelog.io.json_web_keys import fetch_keys
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.configs.delegation_tokens import TOKEN_SECRET_KEY
-from tidelog.metadata.configs.sasl import CONNECTION_FAILED_AUTHENTICATION_DELAY_MS, PLAIN, SCRAM
+from tidelog.metadata.configs.sasl import CONNECTION_FAILED_AUTHENTICATION_DELAY_MS, OAUTHBEARER, PLAIN, SCRAM
 from tidelog.metadata.scram_credentials import ScramCredential
 from tidelog.security.delegation_tokens import token_credentials, token_identity
 from tidelog.security.sasl_listener import SaslListener, sasl_listener
-from tidelog.security.sasl_server import Identity, PlainServerExchange, ServerExchange
+from tidelog.security.sasl_server import Identity, OAuthBearerServerExchange, PlainServerExchange, ServerExchange
 from tidelog.security.scram_server import ScramServerExchange
+from tidelog.security.scram_stand_ins import ScramStandIns
 from tidelog.server.settings.in_force import SettingsInForce
+from tidelog.server.transport.oauth_keys import OAuthKeys, check_keys
 from tidelog.server.transport.sasl_gate import SaslGate
 from tidelog.server.transport.server_connection import OnFrame
 
@@ -61,6 +64,7 @@ class Authentication:
         self.clock = clock
         self.rng = rng
         self._listeners: dict[str, AuthenticatingListener] = {}
+        self._stand_ins: dict[str, tuple[object, str | None, ScramStandIns]] = {}
 
     def listener(self, name: str, *, of_controllers: bool) -> AuthenticatingListener:
         """What authenticates who connects to a listener. Raises ConfigError: its settings cannot be used."""
@@ -87,9 +91,17 @@ class Authentication:
         """Who has shown the proof of that name: a delegation token is its owner."""
         return token_identity(self._node.image, name, self.clock.wall_ms()) if by_token else Identity(name)
 
-    def unknown_key(self) -> bytes:
-        """See `unknown_credential`."""
-        return hashlib.sha256(f"users that are not known in {self._node.cluster_id}".encode()).digest()
+    def stand_ins(self, mechanism: str) -> ScramStandIns:
+        """What users are asked with that are not known. Brokers that share no secret go by what nodes alone know least
+        badly: the id of the cluster."""
+        secret_key, users = self.texts.get(TOKEN_SECRET_KEY.name), self._node.image.scram_credentials
+        made = self._stand_ins.get(mechanism)
+        if made is None or made[0] is not users or made[1] != secret_key:
+            shared = self._node.cluster_id if secret_key is None else secret_key
+            key = hashlib.sha256(f"users that are not known: {shared}".encode()).digest()
+            known = (users[user] for user in users if user[0] == mechanism)
+            made = self._stand_ins[mechanism] = (users, secret_key, ScramStandIns(mechanism, known, key))
+        return made[2]
 
 
 class AuthenticatingListener:
@@ -99,7 +111,10 @@ class AuthenticatingListener:
         self._node = node
         self._name = name
         self._of_controllers = of_controllers
+        self._oauth: OAuthKeys | None = None
         self._settings = self._read()
+        if self._settings.oauth is not None:
+            check_keys(self._settings.oauth.url, name)
 
     def settings(self) -> SaslListener:
         return self._settings
@@ -109,15 +124,23 @@ class AuthenticatingListener:
         text = self._node.texts.get(key.name)
         return (key.fallback if text is None else key.parse(text)) / 1000
 
+    async def whose_token(self, token: str) -> Identity:
+        """Whose a token of OAUTHBEARER is. Raises SaslAuthenticationError: it is not good; says why."""
+        if self._oauth is None:
+            raise SaslAuthenticationError("OAUTHBEARER is no longer offered")
+        return await self._oauth.identity(token)
+
     def start_exchange(self, mechanism: str) -> ServerExchange | None:
         if mechanism not in self._settings.mechanisms:
             return None
         if mechanism == PLAIN:
             return PlainServerExchange(self._settings.passwords)
+        if mechanism == OAUTHBEARER:
+            return OAuthBearerServerExchange()
         if mechanism in SCRAM:
             nonce = self._node.rng.uuid().hex + self._node.rng.uuid().hex
-            find = partial(self._node.credential, mechanism)
-            return ScramServerExchange(mechanism, find, nonce, self._node.unknown_key(), identify=self._node.identity)
+            find, stand_in = partial(self._node.credential, mechanism), self._node.stand_ins(mechanism).of
+            return ScramServerExchange(mechanism, find, nonce, stand_in, identify=self._node.identity)
         return None
 
     def new_gate(self, on_frame: OnFrame, frame_size_bytes_max: int) -> SaslGate:
@@ -132,4 +155,9 @@ class AuthenticatingListener:
             logger.error("listener %s: %s; who may log in stays as it was", self._name, error)
 
     def _read(self) -> SaslListener:
-        return sasl_listener(self._node.texts, self._name, of_controllers=self._of_controllers)
+        listener = sasl_listener(self._node.texts, self._name, of_controllers=self._of_controllers)
+        if listener.oauth is None:
+            self._oauth = None
+        elif self._oauth is None or self._oauth.settings != listener.oauth:
+            self._oauth = OAuthKeys(listener.oauth, fetch_keys, self._node.clock)
+        return listener

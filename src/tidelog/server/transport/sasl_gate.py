@@ -16,7 +16,7 @@ from tidelog.base.errors import Code, MalformedMessageError, SaslAuthenticationE
 from tidelog.base.ports import Clock
 from tidelog.base.principals import USER, Principal
 from tidelog.security.sasl_listener import SaslListener
-from tidelog.security.sasl_server import ServerExchange, Step
+from tidelog.security.sasl_server import Identity, ServerExchange, Step
 from tidelog.security.sasl_session import SaslSession
 from tidelog.wire.messages.api_17_sasl_handshake import SaslHandshakeResponse
 from tidelog.wire.messages.api_36_sasl_authenticate import SaslAuthenticateResponse
@@ -42,6 +42,10 @@ class ListensWithSasl(Protocol):
 
     def start_exchange(self, mechanism: str) -> ServerExchange | None:
         """Begin one; None for a mechanism that is not offered."""
+        ...
+
+    async def whose_token(self, token: str) -> Identity:
+        """Whose a token of OAUTHBEARER is. Raises SaslAuthenticationError: it is not good; says why."""
         ...
 
     def failure_delay_seconds(self) -> float:
@@ -127,21 +131,53 @@ class SaslGate:
             )
         try:
             step = self._session.on_message(message)
-            lifetime_ms = self._on_step(step)
+            if step.token is not None:
+                return self._on_token(step.token)
+            return self._answer(step)
         except SaslAuthenticationError as error:
-            return self._refuse(
-                SaslAuthenticateResponse(error_code=Code.SASL_AUTHENTICATION_FAILED, error_message=str(error)),
-                str(error),
-            )
+            return self._refuse_message(error)
+
+    async def _on_token(self, token: str) -> SaslAuthenticateResponse:
+        try:
+            return self._answer(await self._check(token))
+        except SaslAuthenticationError as error:
+            return await self._refuse_message(error)
+
+    def _answer(self, step: Step) -> SaslAuthenticateResponse:
+        lifetime_ms = self._on_step(step)
         return SaslAuthenticateResponse(auth_bytes=step.answer, session_lifetime_ms=lifetime_ms)
+
+    def _refuse_message(self, error: SaslAuthenticationError) -> Awaitable[SaslAuthenticateResponse]:
+        response = SaslAuthenticateResponse(error_code=Code.SASL_AUTHENTICATION_FAILED, error_message=str(error))
+        return self._refuse(response, _reason(error))
+
+    async def _check(self, token: str) -> Step:
+        """What is owed for a token. Raises SaslAuthenticationError: it is not that of who sends it."""
+        found: Identity | SaslAuthenticationError
+        try:
+            found = await self._listener.whose_token(token)
+        except SaslAuthenticationError as error:
+            found = error
+        return self._session.on_token_checked(found)
 
     def _on_raw_message(self, message: bytes) -> Answer | Awaitable[Answer]:
         """As `on_authenticate`, without headers: a refusal is told by the end of the connection alone."""
         try:
             step = self._session.on_message(message)
-            self._on_step(step)
+            if step.token is not None:
+                return self._on_raw_token(step.token)
+            return self._raw_answer(step)
         except SaslAuthenticationError as error:
-            return self._refuse(None, str(error))
+            return self._refuse(None, _reason(error))
+
+    async def _on_raw_token(self, token: str) -> Answer:
+        try:
+            return self._raw_answer(await self._check(token))
+        except SaslAuthenticationError as error:
+            return await self._refuse(None, _reason(error))
+
+    def _raw_answer(self, step: Step) -> Answer:
+        self._on_step(step)
         return [_SIZE.pack(len(step.answer)), step.answer] if step.answer else [_SIZE.pack(0)]
 
     def _on_step(self, step: Step) -> int:
@@ -183,6 +219,11 @@ class SaslGate:
         self._timer = None
         if self._connection is not None:
             self._connection.hang_up(SaslAuthenticationError(f"no authentication in {LOGIN_SECONDS_MAX:.0f} s"))
+
+
+def _reason(error: SaslAuthenticationError) -> str:
+    """For the log: what the peer is not told."""
+    return str(error.__cause__ or error)
 
 
 NewGate = Callable[["OnFrame", int], SaslGate]
