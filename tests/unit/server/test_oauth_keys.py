@@ -75,6 +75,18 @@ def test_keys_are_read_once_for_all_who_wait() -> None:
     run(scenario)
 
 
+def test_who_is_hung_up_on_while_reading_takes_nobody_along() -> None:
+    async def scenario(keys: OAuthKeys, issuer: Issuer, now: Now) -> None:
+        first = asyncio.ensure_future(keys.identity(token(OLD)))
+        second = asyncio.ensure_future(keys.identity(token(OLD)))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert (await second).name == "alice"
+        assert issuer.asked == 2
+
+    run(scenario)
+
+
 def test_keys_are_read_anew_after_a_while_and_one_that_is_gone_counts_no_more() -> None:
     async def scenario(keys: OAuthKeys, issuer: Issuer, now: Now) -> None:
         await keys.identity(token(OLD))

@@ -60,7 +60,7 @@ class OAuthKeys:
         self._read_at_ms = 0
         self._not_before_ms = 0
         self._backoff_ms = settings.retry_backoff_ms
-        self._reading: asyncio.Task[None] | None = None
+        self._reading: asyncio.Future[bool] | None = None
 
     async def identity(self, token: str) -> Identity:
         """Whose a token is. Raises SaslAuthenticationError: it is not good, or the keys cannot be had."""
@@ -80,12 +80,20 @@ class OAuthKeys:
         return self._keys.identity(token, self.settings.rules, self._clock.wall_ms())
 
     async def _read(self) -> None:
-        """Read the keys. They stay as they are when that fails, or failed a moment ago."""
-        if self._reading is None:
-            if self._clock.now_ms() < self._not_before_ms:
+        """Read the keys, once for all who wait. They stay as they are when that fails, or failed a moment ago."""
+        while self._reading is not None:
+            if await asyncio.shield(self._reading):
                 return
-            self._reading = asyncio.create_task(self._read_once())
-        await asyncio.shield(self._reading)
+        if self._clock.now_ms() < self._not_before_ms:
+            return
+        reading = self._reading = asyncio.get_running_loop().create_future()
+        is_over = False
+        try:
+            await self._read_once()
+            is_over = True
+        finally:  # who was first may have been hung up on
+            self._reading = None
+            reading.set_result(is_over)
 
     async def _read_once(self) -> None:
         try:
@@ -100,5 +108,3 @@ class OAuthKeys:
         else:
             self._read_at_ms = self._clock.now_ms()
             self._backoff_ms = self.settings.retry_backoff_ms
-        finally:
-            self._reading = None
