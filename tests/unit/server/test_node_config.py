@@ -88,12 +88,12 @@ def test_listeners_with_sasl() -> None:
     ("change", "says"),
     [
         ({"sasl.enabled.mechanisms": None}, r"listener\.name\.plaintext\.sasl\.enabled\.mechanisms: GSSAPI .Kerberos"),
-        ({"sasl.enabled.mechanisms": "OAUTHBEARER"}, "OAUTHBEARER is not served yet"),
+        ({"sasl.enabled.mechanisms": "OAUTHBEARER"}, "offers OAUTHBEARER, and has no keys"),
         (
             {"listener.name.controller.sasl.enabled.mechanisms": "SCRAM-SHA-256"},
             "controllers cannot offer SCRAM-SHA-256 on listener CONTROLLER",
         ),
-        ({"listener.name.controller.sasl.enabled.mechanisms": "OAUTHBEARER"}, "OAUTHBEARER is not served yet"),
+        ({"listener.name.controller.sasl.enabled.mechanisms": "OAUTHBEARER"}, "controllers cannot offer OAUTH"),
         ({"listener.name.plaintext.plain.sasl.jaas.config": None}, "offers PLAIN, and knows no user"),
         (
             {"listener.name.controller.plain.sasl.jaas.config": f'{PLAIN} user_n="p";'},
@@ -262,3 +262,19 @@ def test_nodes_that_log_in_have_to_be_super_users() -> None:
     assert NodeConfig.from_properties(authorized | {"super.users": "User:n"}).node_id == 7
     with pytest.raises(ConfigError, match=r"on listener CONTROLLER as User:n, who is not among them"):
         NodeConfig.from_properties(authorized | {"super.users": "User:ANONYMOUS;User:admin"})
+
+
+def test_a_controller_alone_asks_brokers_too() -> None:
+    apart = SASL | {"process.roles": "controller", "listeners": "CONTROLLER://:9093"}
+    assert NodeConfig.from_properties(apart).quorum.is_controller
+    for missing, says in (
+        ("listener.name.plaintext.plain.sasl.jaas.config", "asks other nodes on listener PLAINTEXT"),
+        ("sasl.mechanism.inter.broker.protocol", "GSSAPI .* asks others on listener PLAINTEXT"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            NodeConfig.from_properties({key: value for key, value in apart.items() if key != missing})
+    authorized = apart | {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:n"}
+    unnamed = authorized | {"listener.security.protocol.map": "CONTROLLER:SASL_SSL"}
+    with pytest.raises(ConfigError, match=r"on listener PLAINTEXT as User:ANONYMOUS.*inter\.broker\.listener\.name"):
+        NodeConfig.from_properties(unnamed)
+    assert NodeConfig.from_properties(authorized).quorum.is_controller

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Mapping
 from typing import Protocol
 
+from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import BrokerId
 from tidelog.quorum.values import VoterSet
 from tidelog.server.tasks import unless
@@ -62,6 +63,16 @@ async def _warn(quorum: FollowsQuorum, unanswered: Mapping[BrokerId, str]) -> No
             *(loop.time() - since, _needs(quorum), _silence(quorum, unanswered)),
         )
         await asyncio.sleep(AGAIN_SECONDS)
+
+
+def nobody_else_has_it(directory: str) -> CorruptLogError:
+    """Of a node that lost what it kept for the quorum, and knows of no other voter."""
+    return CorruptLogError(
+        f"{directory}: what this node kept for the metadata quorum is lost, and it is the only voter that it knows of. "
+        "If there are others, which it knew of by what is lost, they have it: format an empty directory with --lost "
+        "for this node, and start again. Else nobody has it: Put back a copy of this directory that is whole; or, to "
+        "go on without what only this node had, set tidelogIsLost to false in its quorum-state and start again"
+    )
 
 
 async def _led(quorum: FollowsQuorum, expected: bool) -> None:

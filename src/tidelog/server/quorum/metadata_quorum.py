@@ -42,7 +42,7 @@ from tidelog.quorum.values import (
 )
 from tidelog.server.quorum.controller import Controller
 from tidelog.server.quorum.foreign_clusters import ForeignClusters
-from tidelog.server.quorum.leaderless import warn_while_leaderless
+from tidelog.server.quorum.leaderless import nobody_else_has_it, warn_while_leaderless
 from tidelog.server.quorum.living_voters import living_voters, voters_heard
 from tidelog.server.quorum.metadata_log import encode_decision
 from tidelog.server.quorum.metadata_storage import MetadataStorage
@@ -155,13 +155,7 @@ class MetadataQuorum:
             on_failed=self.give_up,
         )
         if opened.state.is_lost and storage.voters.current.ids == (node_id,):
-            raise CorruptLogError(
-                f"{storage.log.directory}: what this node kept for the metadata quorum is lost, and it is the only "
-                "voter that it knows of. If there are others, which it knew of by what is lost, they have it: format "
-                "an empty directory with --lost for this node, and start again. Else nobody has it: Put back a copy "
-                "of this directory that is whole; or, to go on without what only this node had, set tidelogIsLost to "
-                "false in its quorum-state and start again"
-            )
+            raise nobody_else_has_it(storage.log.directory)
         self._on_voters(storage.voters.current)
         log = storage.log
         self._machine = storage.machine = QuorumNode(

@@ -113,7 +113,7 @@ class NodeConfig:
         slow_ms = values[keys.SLOW_REQUEST_LOG_MS]
         parse_per_ip_overrides(values[keys.MAX_CONNECTIONS_PER_IP_OVERRIDES])
         protocols = _protocols(values, _names_of_controllers(values))
-        inter_broker = inter_broker_listener_name(values) if broker_listeners else None
+        inter_broker = inter_broker_listener_name(values)
         check_sasl(
             properties,
             protocols,
@@ -128,7 +128,7 @@ class NodeConfig:
             broker_listeners=broker_listeners,
             controller_listeners=controller_listeners,
             controller_listener_name=listener_name,
-            inter_broker_listener_name=inter_broker_listener_name(values),
+            inter_broker_listener_name=inter_broker,
             protocols=protocols,
             quorum=read_quorum_config(values, node_id, controller_listeners, listener_name),
             advertised=advertised,

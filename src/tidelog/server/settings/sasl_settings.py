@@ -28,7 +28,7 @@ def check_sasl(
     *,
     of_brokers: Iterable[str],
     of_controllers: Iterable[str],
-    broker_listener: str | None,
+    broker_listener: str,
     controller_listener: str,
 ) -> None:
     """Check what is set for SASL.
@@ -37,7 +37,7 @@ def check_sasl(
         texts: the node's file, by Kafka's keys.
         protocols: of listeners, by their names.
         of_brokers: the names of its listeners; `of_controllers` likewise.
-        broker_listener: on which it asks brokers; None for a node that is none.
+        broker_listener: on which it asks brokers. A controller does so too: it tells them what to stop.
         controller_listener: on which it asks controllers.
 
     Raises:
@@ -51,7 +51,7 @@ def check_sasl(
         sasl_listener(texts, name)
     for name in filter(asks_who, of_controllers):
         sasl_listener(texts, name, of_controllers=True)
-    if broker_listener is not None and asks_who(broker_listener):
+    if asks_who(broker_listener):
         mechanism = SASL_MECHANISM_INTER_BROKER_PROTOCOL
         _check_login(texts, mechanism.name, texts.get(mechanism.name, GSSAPI), broker_listener)
         if broker_listener in of_brokers:
@@ -62,7 +62,7 @@ def check_sasl(
 
 
 def check_super_users(
-    texts: Mapping[str, str], protocols: Mapping[str, str], *, broker_listener: str | None, controller_listener: str
+    texts: Mapping[str, str], protocols: Mapping[str, str], *, broker_listener: str, controller_listener: str
 ) -> None:
     """Check that nodes may ask each other what only nodes ask: before the access rules are known, no rule allows it.
 
@@ -75,9 +75,10 @@ def check_super_users(
     settings = AuthorizerSettings.of(texts)
     if settings is None:
         return
-    mechanisms = {controller_listener: SASL_MECHANISM_CONTROLLER_PROTOCOL}
-    if broker_listener is not None:
-        mechanisms[broker_listener] = SASL_MECHANISM_INTER_BROKER_PROTOCOL
+    mechanisms = {
+        controller_listener: SASL_MECHANISM_CONTROLLER_PROTOCOL,
+        broker_listener: SASL_MECHANISM_INTER_BROKER_PROTOCOL,
+    }
     for name, mechanism in mechanisms.items():
         who, protocol = ANONYMOUS, protocols.get(name, name)
         if protocol == SSL and _asks_for_certificates(texts, name):
@@ -85,7 +86,12 @@ def check_super_users(
         if has_sasl(protocol):
             who = Principal(USER, node_credentials(texts, name, texts[mechanism.name]).username)
         if who not in settings.super_users:
-            remedy = "if nobody else reaches that listener, or give it SASL" if who == ANONYMOUS else "on all nodes"
+            remedy = "on all nodes"
+            if who == ANONYMOUS:
+                remedy = (
+                    "if nobody else reaches that listener, give it SASL, or name the listener on which brokers are "
+                    "asked, on controllers too (inter.broker.listener.name)"
+                )
             raise ConfigError(
                 f"{SUPER_USERS.name}: nodes ask each other on listener {name} as {who}, who is not among them, so that "
                 f"they would refuse each other: add {who} {remedy}"
