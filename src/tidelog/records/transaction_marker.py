@@ -15,6 +15,7 @@ class TransactionMarker:
     Attributes:
         coordinator_epoch: the leader epoch of the coordinator's partition; an older one is refused.
         transaction_version: of the producer: from 2 on the marker's epoch must be above that of the records.
+        number: rises from each end of a transaction to the next in a coordinator epoch; None where nobody counts.
 
     Kafka: `TxnMarkerEntry`.
     """
@@ -24,6 +25,7 @@ class TransactionMarker:
     is_commit: bool
     coordinator_epoch: LeaderEpoch
     transaction_version: int
+    number: int | None = None
 
     def batch(self, now_ms: int) -> bytes:
         """The control batch.

@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from support.clients.wire_samples import is_ours
 from tidelog.wire.schema import FieldSpec, Layout, WireType, layout_of
-
-OURS_TAG_MIN = 10_000
-"""Tagged fields from here on are ours: Kafka carries them on, and shows them to nobody."""
 
 _NAMES = {"kraft_version_feature": "kRaftVersionFeature"}
 _BYTES = {"requestData", "responseData"}
@@ -24,7 +22,7 @@ def _struct(value: Any, layout: Layout, version: int) -> dict[str, Any]:
     return dict(
         _field(getattr(value, spec.name), spec, version)
         for spec in layout.fields
-        if version in spec.versions and (spec.tag is None or spec.tag < OURS_TAG_MIN)
+        if version in spec.versions and not is_ours(spec)
     )
 
 

@@ -6,6 +6,7 @@ import warnings
 from importlib import import_module
 from typing import Any
 
+from support.clients.wire_samples import is_ours
 from tidelog.wire.primitives import ZERO_UUID
 from tidelog.wire.schema import Layout, WireType, layout_of
 
@@ -65,7 +66,7 @@ def _to_theirs(message: Any, layout: Layout, version: int, cls: Any) -> Any:
             getattr(message, spec.name), spec.type, version, fields[_their_name(spec.name, cls)]
         )
         for spec in layout.fields
-        if version in spec.versions
+        if version in spec.versions and not is_ours(spec)
     }
     return cls(version=version, **{_their_name(name, cls): value for name, value in values.items()})
 
@@ -88,7 +89,7 @@ def _value_to_theirs(value: Any, wire_type: WireType[Any], version: int, field: 
 def _to_ours(theirs: Any, layout: Layout, version: int) -> Any:
     values = {}
     for spec in layout.fields:
-        if version not in spec.versions:
+        if version not in spec.versions or is_ours(spec):
             values[spec.name] = spec.make_default()
             continue
         name = _their_name(spec.name, type(theirs))

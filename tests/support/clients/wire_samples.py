@@ -113,36 +113,48 @@ SHARED_MESSAGES = [
 """What kafka-python knows as well."""
 SHARED_MESSAGE_IDS = [message_id(cls, version) for cls, version in SHARED_MESSAGES]
 
+OURS_TAG_MIN = 10_000
+"""Tagged fields of ours, in messages of Kafka's, are far from those of others."""
+
 _bits = {"b": 8, "h": 16, "i": 32, "q": 64}
 _TEXT = st.one_of(st.text(max_size=6), st.sampled_from(LENGTHS_OF_NOTE).map(lambda size: "ü" * size))
 _BYTES = st.one_of(st.binary(max_size=6), st.sampled_from(LENGTHS_OF_NOTE).map(bytes))
 
 
-def messages(cls: type[Any], version: int) -> st.SearchStrategy[Any]:
-    """Messages of a version: fields it does not carry hold their defaults."""
-    return _struct(layout_of(cls), version)
+def is_ours(spec: FieldSpec) -> bool:
+    """Whether Kafka knows no such field."""
+    return spec.tag is not None and spec.tag >= OURS_TAG_MIN
 
 
-def _struct(layout: Layout, version: int) -> st.SearchStrategy[Any]:
-    fields = {spec.name: _field(spec, version) for spec in layout.fields if version in spec.versions}
-    absent = {spec.name: spec.make_default() for spec in layout.fields if version not in spec.versions}
+def messages(cls: type[Any], version: int, *, with_ours: bool = True) -> st.SearchStrategy[Any]:
+    """Messages of a version: fields it does not carry hold their defaults. So do ours, where others are to read it."""
+    return _struct(layout_of(cls), version, with_ours)
+
+
+def _has(spec: FieldSpec, version: int, with_ours: bool) -> bool:
+    return version in spec.versions and (with_ours or not is_ours(spec))
+
+
+def _struct(layout: Layout, version: int, with_ours: bool) -> st.SearchStrategy[Any]:
+    fields = {spec.name: _field(spec, version, with_ours) for spec in layout.fields if _has(spec, version, with_ours)}
+    absent = {spec.name: spec.make_default() for spec in layout.fields if spec.name not in fields}
     return st.fixed_dictionaries(fields).map(lambda values: layout.cls(**values, **absent))
 
 
-def _field(spec: FieldSpec, version: int) -> st.SearchStrategy[Any]:
-    values = _value(spec.type, version)
+def _field(spec: FieldSpec, version: int, with_ours: bool) -> st.SearchStrategy[Any]:
+    values = _value(spec.type, version, with_ours)
     if spec.is_tagged_in(version):
         values = st.one_of(st.builds(spec.make_default), values)
     return st.one_of(st.none(), values) if version in spec.nullable else values
 
 
-def _value(wire_type: WireType[Any], version: int) -> st.SearchStrategy[Any]:
+def _value(wire_type: WireType[Any], version: int, with_ours: bool) -> st.SearchStrategy[Any]:
     if wire_type.kind == "struct":
         assert wire_type.layout is not None
-        return _struct(wire_type.layout, version)
+        return _struct(wire_type.layout, version, with_ours)
     if wire_type.kind == "array":
         assert wire_type.element is not None
-        items = _value(wire_type.element, version)
+        items = _value(wire_type.element, version, with_ours)
         few = st.lists(items, max_size=3)
         if wire_type.element.kind != "fixed":
             return few
@@ -159,9 +171,9 @@ def _value(wire_type: WireType[Any], version: int) -> st.SearchStrategy[Any]:
     return {"uuid": st.uuids(), "string": _TEXT, "bytes": _BYTES, "records": _BYTES}[wire_type.kind]
 
 
-def sample(cls: type[Any], version: int) -> Any:
+def sample(cls: type[Any], version: int, *, with_ours: bool = True) -> Any:
     """The same message in every run: every field it carries is set, each to a value of its own."""
-    return _sample_struct(layout_of(cls), version, cls.__name__)
+    return _sample_struct(layout_of(cls), version, cls.__name__, with_ours)
 
 
 def minimal(cls: type[Any], version: int) -> Any:
@@ -184,25 +196,25 @@ def _minimal_value(spec: FieldSpec, version: int) -> Any:
     return 9 if spec.type.kind == "fixed" else spec.make_default()
 
 
-def _sample_struct(layout: Layout, version: int, path: str) -> Any:
+def _sample_struct(layout: Layout, version: int, path: str, with_ours: bool) -> Any:
     return layout.cls(
         **{
-            spec.name: _sample_value(spec.type, version, f"{path}.{spec.name}")
-            if version in spec.versions
+            spec.name: _sample_value(spec.type, version, f"{path}.{spec.name}", with_ours)
+            if _has(spec, version, with_ours)
             else spec.make_default()
             for spec in layout.fields
         }
     )
 
 
-def _sample_value(wire_type: WireType[Any], version: int, path: str) -> Any:
+def _sample_value(wire_type: WireType[Any], version: int, path: str, with_ours: bool) -> Any:
     number = crc32(path.encode())
     if wire_type.kind == "struct":
         assert wire_type.layout is not None
-        return _sample_struct(wire_type.layout, version, path)
+        return _sample_struct(wire_type.layout, version, path, with_ours)
     if wire_type.kind == "array":
         assert wire_type.element is not None
-        return [_sample_value(wire_type.element, version, f"{path}[{index}]") for index in range(2)]
+        return [_sample_value(wire_type.element, version, f"{path}[{index}]", with_ours) for index in range(2)]
     if wire_type.kind == "fixed":
         if wire_type.code == "?":
             return True

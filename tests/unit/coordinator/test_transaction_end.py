@@ -48,7 +48,7 @@ def test_an_end_is_prepared_answered_marked_and_complete(commits: bool, version:
     assert not world.sends
     world.commit_log()
     assert world.answers[request] == (producer.producer_id, epoch)
-    marker = TransactionMarker(producer.producer_id, ProducerEpoch(epoch), commits, LeaderEpoch(1), version)
+    marker = TransactionMarker(producer.producer_id, ProducerEpoch(epoch), commits, LeaderEpoch(1), version, 1)
     assert world.markers == {A: marker, B: marker}
     world.mark(B)
     assert world.state() is PREPARED[commits]

@@ -35,6 +35,7 @@ class Markers:
             transaction.state is TransactionState.PREPARE_COMMIT,
             coordinator_epoch,
             transaction.client_version,
+            self._last_send_id + 1,
         )
         self._unmarked[transaction.transactional_id] = set(transaction.partitions)
         for partition in sorted(transaction.partitions):

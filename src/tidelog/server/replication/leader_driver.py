@@ -14,9 +14,10 @@ from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.base.errors import Code, CorruptLogError, DiskError, InvariantBrokenError
-from tidelog.base.ids import BrokerEpoch, BrokerId, CorrelationId, LeaderEpoch, Offset
+from tidelog.base.ids import BrokerEpoch, BrokerId, CorrelationId, LeaderEpoch, Offset, ProducerId
 from tidelog.metadata import PartitionImage
 from tidelog.records.lineage import EpochEntry
+from tidelog.records.transaction_marker import TransactionMarker
 from tidelog.replica import (
     AcceptedFetch,
     FollowerFetch,
@@ -29,6 +30,8 @@ from tidelog.server.tasks import Tasks
 
 if TYPE_CHECKING:
     from tidelog.server.replication.partition import Partition
+
+LAST_MARKERS_MAX = 10_000
 
 
 class PartitionHost(Protocol):
@@ -117,6 +120,7 @@ class LeaderDriver(PartitionRole):
 
     Attributes:
         replica: the machine.
+        last_markers: of `LAST_MARKERS_MAX` producers, the coordinator epoch and the number of the last marker.
     """
 
     __slots__ = (
@@ -129,6 +133,7 @@ class LeaderDriver(PartitionRole):
         "_log_starts",
         "_syncing",
         "_waiting",
+        "last_markers",
         "partition",
         "replica",
     )
@@ -149,6 +154,7 @@ class LeaderDriver(PartitionRole):
         self._log_starts: dict[BrokerId, int] = {}  # of followers, as they told last
         self._deletions: list[tuple[int, asyncio.Future[bool]]] = []
         self._syncing: asyncio.Task[None] | None = None
+        self.last_markers: dict[ProducerId, tuple[LeaderEpoch, int]] = {}
 
     def run(self) -> None:
         """Carry out what the machine has ready at first."""
@@ -222,6 +228,14 @@ class LeaderDriver(PartitionRole):
             self.process_ready()
         except InvariantBrokenError as error:
             self._host.on_bug(partition, error)
+
+    def note_marker(self, marker: TransactionMarker) -> None:
+        """It was written."""
+        if marker.number is not None:
+            self.last_markers.pop(marker.producer_id, None)  # the order is that of the last ones
+            self.last_markers[marker.producer_id] = marker.coordinator_epoch, marker.number
+            if len(self.last_markers) > LAST_MARKERS_MAX:
+                del self.last_markers[next(iter(self.last_markers))]
 
     def on_log_start_moved(self) -> None:
         """See `PartitionRole`."""

@@ -16,15 +16,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.base.errors import Code, DiskError, InvariantBrokenError, NetworkError, TidelogError, refusal
-from tidelog.base.ids import BrokerId, TopicPartition
+from tidelog.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock
 from tidelog.metadata.topic_names import CONSUMER_OFFSETS_TOPIC
 from tidelog.records.transaction_marker import TransactionMarker
 from tidelog.server.broker.broker import Broker
+from tidelog.server.replication.leader_driver import LeaderDriver
+from tidelog.server.replication.partition import Partition
 
 if TYPE_CHECKING:
     from tidelog.server.groups.group_coordinators import GroupCoordinators
@@ -38,13 +40,26 @@ REQUEST_CLASS = "markers"
 FINAL = frozenset((Code.INVALID_PRODUCER_EPOCH, Code.TRANSACTION_COORDINATOR_FENCED))
 """What a partition says of a marker that it will never take. Whatever else it says, it is asked again."""
 
-PendingMarker = tuple[TopicPartition, TransactionMarker, asyncio.Future[Code]]
 
-WriteMarker = Callable[[TopicPartition, TransactionMarker], Awaitable[None]]
+class PendingMarker(NamedTuple):
+    """One that is about to be sent, or was."""
+
+    destination: TopicPartition
+    leader_epoch: LeaderEpoch
+    marker: TransactionMarker
+    answer: asyncio.Future[Code]
+
+
+WriteMarker = Callable[[TopicPartition, TransactionMarker, int], Awaitable[None]]
 
 
 class MarkerWriter:
     """Writes markers to the partitions that this broker leads.
+
+    A request whose connection broke is sent again, and the first may come later than the second, when the producer's
+    next transaction has begun. From transaction version 2 on that is told by the epoch. Before, it would end the next
+    transaction: so the numbers of those that were written are kept as long as this broker leads the partition, and a
+    marker that was sent to an earlier leader is refused.
 
     Args:
         groups: whose coordinators write those of `__consumer_offsets`.
@@ -55,19 +70,25 @@ class MarkerWriter:
         self._groups = groups
         self._clock = clock
 
-    async def write(self, topic_partition: TopicPartition, marker: TransactionMarker) -> None:
+    async def write(self, topic_partition: TopicPartition, marker: TransactionMarker, leader_epoch: int = -1) -> None:
         """Return once the marker is committed.
+
+        Args:
+            leader_epoch: of the partition, as the coordinator knows it; -1 where it says none.
 
         Raises:
             KafkaError: TRANSACTION_COORDINATOR_FENCED or INVALID_PRODUCER_EPOCH: it is not to be written at all;
-                NOT_LEADER_OR_FOLLOWER and others: it may be, elsewhere or later.
+                NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH and others: it may be, elsewhere or later.
         """
+        partition = self._broker.partition(topic_partition.topic, topic_partition.partition)
+        leading = partition.role.leading(leader_epoch)
+        self._check_due(partition, leading, marker)
         if topic_partition.topic == CONSUMER_OFFSETS_TOPIC:
             code = await self._groups.write_marker(topic_partition.partition, marker)
             if code:
                 raise refusal(code, f"{topic_partition}: the marker is not written")
+            leading.note_marker(marker)
             return
-        partition = self._broker.partition(topic_partition.topic, topic_partition.partition)
         try:
             end_offset = partition.append_marker(marker, now_ms=self._clock.wall_ms())
         except DiskError as error:
@@ -76,10 +97,26 @@ class MarkerWriter:
         except InvariantBrokenError as error:
             self._broker.failures.on_bug(partition, error)
             raise
+        leading.note_marker(marker)
         if end_offset > partition.high_watermark:
             code = await partition.committed(end_offset, TIMEOUT_MS)
             if code:
                 raise refusal(code, f"{topic_partition}: the marker is written, and not known to be committed")
+
+    @staticmethod
+    def _check_due(partition: Partition, leading: LeaderDriver, marker: TransactionMarker) -> None:
+        """Raises KafkaError: INVALID_PRODUCER_EPOCH: it was written, and a later transaction has begun."""
+        if marker.number is None:
+            return
+        last = leading.last_markers.get(marker.producer_id)
+        producer = partition.log.producers.get(marker.producer_id)
+        is_open = producer is not None and producer.transaction_first_offset is not None
+        if last is not None and is_open and (marker.coordinator_epoch, marker.number) <= last:
+            what = f"a marker of producer {marker.producer_id} was written already"
+            raise refusal(
+                Code.INVALID_PRODUCER_EPOCH,
+                f"{partition.topic_partition}: {what}, and comes again when another transaction has begun",
+            )
 
 
 class MarkerSends:
@@ -113,14 +150,14 @@ class MarkerSends:
         if state.leader is None:
             raise refusal(Code.LEADER_NOT_AVAILABLE, f"nobody leads {destination}")
         if state.leader == self._broker.broker_id:
-            await self._write_here(destination, request)
+            await self._write_here(destination, request, state.leader_epoch)
             return Code.NONE
         future: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
         pending = self._pending.get(state.leader)
         if pending is None:
             pending = self._pending[state.leader] = []
             asyncio.get_running_loop().call_soon(self._flush, state.leader)
-        pending.append((destination, request, future))
+        pending.append(PendingMarker(destination, state.leader_epoch, request, future))
         code = await future
         if code in FINAL or Code(code).retriable:
             raise refusal(code, f"broker {state.leader} does not write the marker of {destination}")
@@ -138,7 +175,7 @@ class MarkerSends:
         self._tasks.start(self._send(leader, pending), on_bug=partial(self._on_unanswered, leader, pending))
 
     def _on_unanswered(self, leader: BrokerId, pending: Sequence[PendingMarker], error: Exception) -> None:
-        for _, _, future in pending:
+        for *_, future in pending:
             if not future.done():
                 future.set_exception(NetworkError(f"broker {leader} has not answered: {error}"))
 
@@ -152,7 +189,7 @@ class MarkerSends:
             self._on_unanswered(leader, pending, error)
             return
         except asyncio.CancelledError:
-            for _, _, future in pending:
+            for *_, future in pending:
                 future.cancel()
             raise
         codes = {
@@ -161,7 +198,7 @@ class MarkerSends:
             for topic in marker.topics
             for row in topic.partitions
         }
-        for (topic, index), marker, future in pending:
+        for (topic, index), _, marker, future in pending:
             if not future.done():
                 code = codes.get((marker.producer_id, topic, index), Code.UNKNOWN_SERVER_ERROR)
                 future.set_result(Code(code))
@@ -174,20 +211,21 @@ def _request(pending: Sequence[PendingMarker]) -> WriteTxnMarkersRequest:
         WriteTxnMarkersRequest,
     )
 
-    rows: dict[TransactionMarker, dict[str, list[int]]] = {}
-    for (topic, index), marker, _ in pending:
-        rows.setdefault(marker, {}).setdefault(topic, []).append(index)
+    rows: dict[TransactionMarker, dict[str, WritableTxnMarkerTopic]] = {}
+    for (topic, index), leader_epoch, marker, _ in pending:
+        row = rows.setdefault(marker, {}).setdefault(topic, WritableTxnMarkerTopic(topic, [], leader_epochs=[]))
+        row.partition_indexes.append(index)
+        row.leader_epochs.append(leader_epoch)
     return WriteTxnMarkersRequest(
         markers=[
             WritableTxnMarker(
                 producer_id=marker.producer_id,
                 producer_epoch=marker.producer_epoch,
                 transaction_result=marker.is_commit,
-                topics=[
-                    WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()
-                ],
+                topics=list(topics.values()),
                 coordinator_epoch=marker.coordinator_epoch,
                 transaction_version=marker.transaction_version,
+                number=-1 if marker.number is None else marker.number,
             )
             for marker, topics in rows.items()
         ]

@@ -1,11 +1,15 @@
 """WriteTxnMarkers (key 27): a transaction's coordinator has its end written to the partitions.
 
-Version 1 is flexible, 2 tells under which transaction protocol the marker is written (KIP-1228).
+Version 1 is flexible, 2 tells under which transaction protocol the marker is written (KIP-1228). Which marker it is,
+and in which leader epochs it belongs, are tagged fields of ours, with tags far from those of others.
 """
 
 from __future__ import annotations
 
 from tidelog.wire.schema import array, boolean, field, int8, int16, int32, int64, message, string, struct
+
+LEADER_EPOCHS_TAG = 10_000
+NUMBER_TAG = 10_001
 
 
 @struct
@@ -14,6 +18,13 @@ class WritableTxnMarkerTopic:
 
     name: str = field(string, doc="The topic's name.")
     partition_indexes: list[int] = field(array(int32), default_factory=list, doc="The partitions.")
+    leader_epochs: list[int] = field(
+        array(int32),
+        tag=LEADER_EPOCHS_TAG,
+        default_factory=list,
+        ignorable=True,
+        doc="Ours: of each partition, as the coordinator knows it.",
+    )
 
 
 @struct(kw_only=True)
@@ -29,6 +40,13 @@ class WritableTxnMarker:
     coordinator_epoch: int = field(int32, doc="The leader epoch of the coordinator's partition.")
     transaction_version: int = field(
         int8, versions="2+", default=0, ignorable=True, doc="0 and 1 before KIP-890; 2 raises the epoch at each end."
+    )
+    number: int = field(
+        int64,
+        tag=NUMBER_TAG,
+        default=-1,
+        ignorable=True,
+        doc="Ours: rises from each end of a transaction to the next in a coordinator epoch.",
     )
 
 

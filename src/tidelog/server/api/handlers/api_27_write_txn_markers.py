@@ -3,12 +3,14 @@
 Behaviour: sent by transaction coordinators, and by tools that abort a hanging transaction. Each partition stands for
 itself, and is answered once its marker is committed. An older coordinator gets TRANSACTION_COORDINATOR_FENCED, an older
 producer epoch INVALID_PRODUCER_EPOCH; from transaction version 2 on (2+) the marker's epoch must be above that of the
-records. A marker that was written already is not written again.
+records. Before, a marker that was written already, and comes when the producer's next transaction has begun, is told by
+its number, a field of ours. One that was sent to an earlier leader gets FENCED_LEADER_EPOCH.
 """
 
 from __future__ import annotations
 
 import asyncio
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
@@ -42,9 +44,14 @@ async def _result(node: TransactionsApi, sent: WritableTxnMarker) -> WritableTxn
         sent.transaction_result,
         LeaderEpoch(sent.coordinator_epoch),
         sent.transaction_version,
+        None if sent.number < 0 else sent.number,
     )
-    places = [TopicPartition(one.name, PartitionIndex(index)) for one in sent.topics for index in one.partition_indexes]
-    codes = iter(await asyncio.gather(*(_write(node, place, marker) for place in places)))
+    places = [
+        (TopicPartition(one.name, PartitionIndex(index)), leader_epoch)
+        for one in sent.topics
+        for index, leader_epoch in zip(one.partition_indexes, chain(one.leader_epochs, repeat(-1)), strict=False)
+    ]
+    codes = iter(await asyncio.gather(*(_write(node, *place, marker) for place in places)))
     return WritableTxnMarkerResult(
         producer_id=sent.producer_id,
         topics=[
@@ -60,9 +67,9 @@ async def _result(node: TransactionsApi, sent: WritableTxnMarker) -> WritableTxn
     )
 
 
-async def _write(node: TransactionsApi, place: TopicPartition, marker: TransactionMarker) -> Code:
+async def _write(node: TransactionsApi, place: TopicPartition, leader_epoch: int, marker: TransactionMarker) -> Code:
     try:
-        await node.marker_writer.write(place, marker)
+        await node.marker_writer.write(place, marker, leader_epoch)
     except KafkaError as error:
         return code_of(error, f"WriteTxnMarkers {place}")
     return Code.NONE
