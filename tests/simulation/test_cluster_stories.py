@@ -15,9 +15,12 @@ from tidelog.client.admin.descriptions import NewTopic
 from tidelog.client.core.values import ConsumerRecord, PositionReset
 from tidelog.log.files.replica_list import REPLICA_LIST_FILE
 from tidelog.log.run_files import INCARNATION_FILE
+from tidelog.net.address import parse_address
+from tidelog.net.connection import ConnectionSettings, open_connection
 from tidelog.sim.node import LOGS
 from tidelog.sim.runs.cluster_plan import machine_of
 from tidelog.sim.runs.workload import TOPIC
+from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 ROUND_TRIP_MS_MAX = 10
 """Of the simulated network, a slow one, with the disks of a majority in it."""
@@ -306,6 +309,33 @@ def test_a_leader_that_is_killed_is_noticed_by_its_closed_connection(is_controll
         await stage.produce("m2", at=tuple(others))
         assert (asyncio.get_running_loop().time() - killed_at) * 1000 < KILLED_MS_MAX
         assert stage.recorder.latest.brokers[BrokerId(victim)].is_fenced
+        await stage.start()
+        await stage.until_settled()
+
+    tell(story, session_ms=600_000)
+
+
+@pytest.mark.parametrize("milliseconds", [1, 20, 80])
+def test_whoever_asks_once_for_the_leader_that_was_killed_learns_of_its_successor(milliseconds: int) -> None:
+    """Stock clients ask when their connection breaks, and then not for a second. The killed one is shown all the same:
+    librdkafka drops the partitions of whom an answer does not show."""
+
+    async def story(stage: Stage) -> None:
+        controller = stage.controller
+        victim, asked = (number for number in (1, 2, 3) if number != controller)
+        await stage.make_topic(victim, asked, controller)
+        await stage.produce("m1")
+        await stage.until_settled()
+        client = stage.world.client_world("asks once")
+        address = parse_address(stage.nodes[BrokerId(asked)].bootstrap)
+        connection = await open_connection(client.network, address, ConnectionSettings(client_id="asks once"))
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
+        stage.kill(victim)
+        await asyncio.sleep(milliseconds / 1000)
+        answer = await connection.request(request, MetadataResponse, timeout_ms=1_000)
+        assert answer.topics[0].partitions[0].leader_id in (asked, controller)
+        assert victim in {broker.node_id for broker in answer.brokers}
+        connection.close()
         await stage.start()
         await stage.until_settled()
 

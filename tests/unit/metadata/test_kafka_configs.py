@@ -54,6 +54,7 @@ OWN = {
     "metrics.topics.max",
     "queued.max.response.bytes",
     "share.coordinator.memory.bytes",
+    "leader.in.doubt.max.ms",
     "slow.request.log.ms",
     "transaction.coordinator.memory.bytes",
 }

@@ -36,7 +36,7 @@ from tidelog.net.address import Address
 from tidelog.server.broker.broker import Broker
 from tidelog.server.membership.broker_lifecycle import BrokerLifecycle
 from tidelog.server.membership.controller_channel import ControllerChannel
-from tidelog.server.quorum.notifier import Notifier
+from tidelog.server.notifier import Notifier
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.storage.log_files import LogFiles
 from tidelog.server.tasks import Tasks

@@ -16,6 +16,7 @@ from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, Partiti
 from tidelog.records import BatchBuilder
 from tidelog.replica import EpochEndRequest, FollowerRequest, RecordsRequest
 from tidelog.server.replication.follower_driver import FollowerDriver
+from tidelog.server.replication.leader_doubts import LeaderDoubts
 from tidelog.server.replication.replica_fetchers import JOINING_MAX, ReplicaFetchers
 from tidelog.server.replication.replication_throttles import Throttle
 from tidelog.server.settings.replication_settings import ReplicaFetchSettings
@@ -110,7 +111,7 @@ class Follower:
         fetchers.send(cast(FollowerDriver, self), request)
 
 
-def fetchers_of(leader: ScriptedLeader) -> ReplicaFetchers:
+def fetchers_of(leader: ScriptedLeader, doubts: LeaderDoubts | None = None) -> ReplicaFetchers:
     """Those of broker 1, which nothing throttles."""
     settings = ReplicaFetchSettings.from_properties({"node.id": "1"})
     unlimited = Throttle(lambda: 0, lambda who, due_ms: None)
@@ -120,6 +121,7 @@ def fetchers_of(leader: ScriptedLeader) -> ReplicaFetchers:
         settings,
         broker_epoch=lambda: BrokerEpoch(3),
         throttle=unlimited,
+        doubts=doubts or LeaderDoubts(0),
         tasks=Tasks("replication"),
     )
 

@@ -40,13 +40,13 @@ from tidelog.quorum.values import (
     SnapshotId,
     VoterSet,
 )
+from tidelog.server.notifier import Notifier
 from tidelog.server.quorum.controller import Controller
 from tidelog.server.quorum.foreign_clusters import ForeignClusters
 from tidelog.server.quorum.leaderless import nobody_else_has_it, warn_while_leaderless
 from tidelog.server.quorum.living_voters import living_voters, voters_heard
 from tidelog.server.quorum.metadata_log import encode_decision
 from tidelog.server.quorum.metadata_storage import MetadataStorage
-from tidelog.server.quorum.notifier import Notifier
 from tidelog.server.quorum.pending_peer_requests import PendingPeerRequests
 from tidelog.server.quorum.quorum_peers import Namesake, QuorumPeers
 from tidelog.server.settings.quorum_config import Endpoints, QuorumConfig

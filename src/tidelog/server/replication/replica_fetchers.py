@@ -23,6 +23,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import cast
 from uuid import UUID
@@ -34,6 +35,7 @@ from tidelog.net.connection import Connection
 from tidelog.records.lineage import EpochEntry
 from tidelog.replica import FollowerRequest, RecordsRequest
 from tidelog.server.replication.follower_driver import FollowerDriver
+from tidelog.server.replication.leader_doubts import LeaderDoubts
 from tidelog.server.replication.replica_requests import Peers, ReplicaRequests
 from tidelog.server.replication.replication_throttles import Throttle
 from tidelog.server.settings.replication_settings import ReplicaFetchSettings
@@ -104,6 +106,7 @@ class ReplicaFetchers:
         broker_id: this broker.
         broker_epoch: of this incarnation, as far as it is known.
         throttle: holds back what has not caught up, and is named there.
+        doubts: told of leaders whose connection closes.
 
     Attributes:
         version_max: of Fetch: what all brokers serve at the level of the metadata (`replica_fetch_version`). Version 18
@@ -118,8 +121,10 @@ class ReplicaFetchers:
         *,
         broker_epoch: Callable[[], BrokerEpoch | None],
         throttle: Throttle,
+        doubts: LeaderDoubts,
         tasks: Tasks,
     ) -> None:
+        self._doubts = doubts
         self._broker_id = broker_id
         self._peers = peers
         self._settings = settings
@@ -154,6 +159,7 @@ class ReplicaFetchers:
                 broker_epoch=self._broker_epoch,
                 version_max=lambda: self.version_max,
                 throttle=self._throttle,
+                doubts=self._doubts,
                 tasks=self._tasks.branch(f"fetcher of broker {request.leader}"),
             )
             fetcher.start()
@@ -184,10 +190,12 @@ class ReplicaFetcher:
         broker_epoch: Callable[[], BrokerEpoch | None],
         version_max: Callable[[], int],
         throttle: Throttle,
+        doubts: LeaderDoubts,
         tasks: Tasks,
     ) -> None:
         """For one leader; nothing is sent before `start`."""
         self._throttle = throttle
+        self._doubts = doubts
         self._held_back: dict[FollowerDriver, RecordsRequest] = {}  # until there is room
         self.leader = leader
         self._broker_id = broker_id
@@ -321,6 +329,7 @@ class ReplicaFetcher:
             except TidelogError as error:
                 await self._give_up(error)
             else:
+                connection.on_hung_up = partial(self._doubts.on_hung_up, self.leader)
                 if self._may_send:
                     self._send(connection, version)
                 if self._joining:
@@ -430,6 +439,8 @@ class ReplicaFetcher:
         except TidelogError as error:
             await self._give_up(error)
             return
+        else:
+            self._doubts.on_answered(self.leader)
         finally:
             self._in_flight -= 1
             if is_new:

@@ -29,6 +29,7 @@ from tidelog.server.replication.cut_off import CutOffLeaders
 from tidelog.server.replication.deadlines import Due, ReplicationDeadlines
 from tidelog.server.replication.follower_driver import FollowerDriver, LostOffsets, TruncatedRecords
 from tidelog.server.replication.isr_changes import AlterPartitions, IsrChanges
+from tidelog.server.replication.leader_doubts import LeaderDoubts
 from tidelog.server.replication.leader_driver import LeaderDriver
 from tidelog.server.replication.loss_notes import LossNotes
 from tidelog.server.replication.partition import Partition
@@ -84,6 +85,7 @@ class Replication:
         active_brokers: those that are neither fenced nor shutting down, in which incarnation.
         followers: of partitions that are led here, and which of them are silent.
         leader_throttle: of what is sent to followers; follower_throttle: of what is fetched.
+        doubts: leaders whose connection closed a moment ago.
         peers: connections to the other brokers, where brokers speak with each other.
         isr_shrinks: how often the ISR of a partition led here became smaller; isr_expands: larger.
         truncated: records that were removed from the ends of logs that follow.
@@ -132,10 +134,12 @@ class Replication:
             self._tasks,
             broker_epoch=lambda: self.broker_epoch,
         )
+        self.doubts = LeaderDoubts(settings.doubt_ms_max)
         self._fetchers = ReplicaFetchers(
             broker_id,
             self.peers,
             settings,
+            doubts=self.doubts,
             broker_epoch=lambda: self.broker_epoch,
             throttle=self.follower_throttle,
             tasks=self._tasks,
@@ -182,6 +186,7 @@ class Replication:
         self._deadlines.stop()
         self.isr_changes.stop()
         self._cut_off.stop()
+        self.doubts.stop()
         await self._fetchers.stop()
         await self.peers.close()
         await self._tasks.end()

@@ -28,6 +28,7 @@ class ReplicaFetchSettings:
         timeout_ms: how long an answer may be overdue before its connection is given up.
         listener_name: where the others are asked.
         silence_ms_max: `broker.session.timeout.ms`: a follower that fetches nothing for so long is out of reach.
+        doubt_ms_max: for how long a leader whose connection closed is in doubt (`leader.in.doubt.max.ms`).
         selects_by_rack: whether consumers are sent to replicas in their own rack (`replica.selector.class`).
     """
 
@@ -40,6 +41,7 @@ class ReplicaFetchSettings:
     timeout_ms: int
     listener_name: str
     silence_ms_max: int
+    doubt_ms_max: int
     selects_by_rack: bool
 
     @staticmethod
@@ -56,6 +58,7 @@ class ReplicaFetchSettings:
             timeout_ms=values[cluster_keys.REPLICA_SOCKET_TIMEOUT_MS],
             silence_ms_max=values[cluster_keys.BROKER_SESSION_TIMEOUT_MS],
             listener_name=inter_broker_listener_name(values),
+            doubt_ms_max=values[keys.LEADER_IN_DOUBT_MAX_MS],
             selects_by_rack=(values[cluster_keys.REPLICA_SELECTOR_CLASS] or "").endswith(RACK_AWARE),
         )
 

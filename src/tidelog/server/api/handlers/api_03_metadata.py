@@ -3,7 +3,10 @@
 Behaviour: topics by name or (10+) by id; a topic that is not there is created with the broker's defaults if the client
 and `auto.create.topics.enable` allow it, and is in this same answer. "No leader" (-1) comes with the leader epoch that
 is in force: it is no rewind. Fenced brokers are not shown, unless all are: then the one that answers is, for a client
-that is shown none has nobody left to ask (librdkafka drops all its connections, for good). A replica whose disk failed
+that is shown none has nobody left to ask (librdkafka drops all its connections, for good). An answer that would name a
+leader that is in doubt waits for the news (`leader_doubts`). One that has just gone is shown for some seconds though it
+is fenced: librdkafka 2.16 drops a broker that an answer does not show, and with it, for a second, the partitions that
+the same answer moves away from it. A replica whose disk failed
 here is among the offline replicas, and if it leads, there is no leader (LEADER_NOT_AVAILABLE), as Kafka 4 answers:
 every client waits and asks again, where a leader that refuses each request with KAFKA_STORAGE_ERROR would be asked ten
 times a second. What one is authorized to do (KIP-430) comes with each topic that was not asked for by an unknown id.
@@ -11,12 +14,12 @@ times a second. What one is authorized to do (KIP-430) comes with each topic tha
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Set
 from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
-from tidelog.base.ids import TopicId
+from tidelog.base.ids import BrokerId, TopicId
 from tidelog.metadata import MetadataImage, TopicImage
 from tidelog.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
 from tidelog.server.api.authorized_operations import AuthorizedOperations
@@ -49,7 +52,33 @@ def handle(
     missing = _to_create(node, request)
     if missing:
         return _create_then_answer(node, request, context, missing)
+    if node.broker.replication.doubts.brokers:
+        return _settle_then_answer(node, request, context)
     return _answer_where_it_fits(node, request, context)
+
+
+async def _settle_then_answer(node: DataApi, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    names = partial(_names_leader, request, context)
+    await node.broker.replication.doubts.settled(lambda: node.image, names)
+    response = _answer_where_it_fits(node, request, context)
+    return await response if isinstance(response, Awaitable) else response
+
+
+def _names_leader(
+    request: MetadataRequest, context: RequestContext, image: MetadataImage, leaders: Set[BrokerId]
+) -> bool:
+    """Whether the answer would name one of these. Of many partitions that is taken for granted as long as one may."""
+    described = 0
+    topics = image.topics_by_name.values() if _wants_all_topics(request, context) else request.topics or ()
+    for one in topics:
+        topic = one if isinstance(one, TopicImage) else _found(image, one)
+        partitions = () if topic is None else topic.partitions
+        described += 1 + len(partitions)
+        if described > DESCRIBED_AT_ONCE_MAX:
+            return any(leader in image.brokers and not image.brokers[leader].is_fenced for leader in leaders)
+        if any(image.reachable_leader(state) in leaders for state in partitions):
+            return True
+    return False
 
 
 def _to_create(node: DataApi, request: MetadataRequest) -> list[str]:
@@ -78,14 +107,15 @@ def _answer_where_it_fits(
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     """On another thread, if there is much to tell: as the image has it now, whatever comes meanwhile."""
     image, described, operations = node.image, 0, AuthorizedOperations(node, context)
+    gone = node.broker.replication.doubts.just_gone
     wants_all_topics = _wants_all_topics(request, context)
     for one in image.topics_by_name.values() if wants_all_topics else request.topics or ():
         topic = one if isinstance(one, TopicImage) else _found(image, one)
         described += 1 if topic is None else 1 + len(topic.partitions)
         if described > DESCRIBED_AT_ONCE_MAX:
             context.is_long, context.reflects = True, context.reflects or node.consistency_state
-            return node.executor.compute(partial(_answer, node, image, request, context, operations))
-    return _answer(node, image, request, context, operations)
+            return node.executor.compute(partial(_answer, node, image, request, context, operations, gone=gone))
+    return _answer(node, image, request, context, operations, gone=gone)
 
 
 def _wants_all_topics(request: MetadataRequest, context: RequestContext) -> bool:
@@ -106,6 +136,8 @@ def _answer(
     request: MetadataRequest,
     context: RequestContext,
     operations: AuthorizedOperations,
+    *,
+    gone: Set[BrokerId],
 ) -> MetadataResponse:
     requested = request.topics
     if requested is None or _wants_all_topics(request, context):
@@ -119,7 +151,7 @@ def _answer(
             if topic.error_code != Code.UNKNOWN_TOPIC_ID:
                 topic.topic_authorized_operations = operations.on_topic(topic.name or "")
     brokers = []
-    shown = [broker for broker in image.brokers.values() if not broker.is_fenced]
+    shown = [one for one in image.brokers.values() if not one.is_fenced or one.broker_id in gone]
     for broker in shown or [one for one in image.brokers.values() if one.broker_id == node.config.node_id]:
         endpoint = broker.endpoint(context.connection.listener_name)
         if endpoint is not None:

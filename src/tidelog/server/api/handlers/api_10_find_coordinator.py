@@ -2,7 +2,8 @@
 `__transaction_state`, or a share group's state's of `__share_group_state`.
 
 Behaviour: the first to ask has the topic made, and is answered when it is there. Several keys at once from 4 on
-(KIP-699). A key whose partition nobody leads, or whose log is damaged, gets COORDINATOR_NOT_AVAILABLE with the reason.
+(KIP-699). A coordinator whose connection has just closed is named only after there is news (`leader_doubts`). A key
+whose partition nobody leads, or whose log is damaged, gets COORDINATOR_NOT_AVAILABLE with the reason.
 Of states of share groups from 6 on (KIP-932), by keys `group:topicId:partition`; other keys, and all below level 1 of
 share.version, get INVALID_REQUEST, which ends the attempt at once (COORDINATOR_NOT_AVAILABLE would be retried for
 ever). librdkafka takes a broker without this API for one that knows no lz4, and stops compressing without a word.
@@ -10,10 +11,12 @@ ever). librdkafka takes a broker without this API for one that knows no lz4, and
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Set
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.base.ids import BrokerId
+from tidelog.metadata import MetadataImage
 from tidelog.server.api.request_context import RequestContext, code_of
 from tidelog.server.api.share_answers import share_groups_refused
 from tidelog.share.key import ShareKey
@@ -40,6 +43,8 @@ def handle(
     coordinators = _coordinators(node, request.key_type, context.api_version)
     if coordinators is not None and coordinators.partition_for("") is None:
         return _create_then_answer(node, coordinators, request, context)
+    if coordinators is not None and node.broker.replication.doubts.brokers:
+        return _settle_then_answer(node, coordinators, request, context)
     return _answer(node, request, context, None)
 
 
@@ -63,6 +68,21 @@ async def _create_then_answer(
     except KafkaError as error:
         refused = error
     return _answer(node, request, context, refused)
+
+
+async def _settle_then_answer(
+    node: CoordinatorsApi,
+    coordinators: CoordinatorPartitions[Any],
+    request: FindCoordinatorRequest,
+    context: RequestContext,
+) -> FindCoordinatorResponse:
+    def names_leader(image: MetadataImage, leaders: Set[BrokerId]) -> bool:
+        places = map(coordinators.partition_for, request.coordinator_keys or [request.key])
+        states = [image.partition(place.topic, place.partition) for place in places if place is not None]
+        return any(image.reachable_leader(state) in leaders for state in states if state is not None)
+
+    await node.broker.replication.doubts.settled(lambda: node.image, names_leader)
+    return _answer(node, request, context, None)
 
 
 def _answer(
