@@ -14,10 +14,13 @@ from tidelog.metadata.acls import AclOperation, AclResourceType
 from tidelog.metadata.configs.authorization import (
     ALLOW_EVERYONE_IF_NO_ACL_FOUND,
     AUTHORIZER_CLASS_NAME,
+    CLUSTER_ACTION_AUTHORIZER,
+    STANDARD_AUTHORIZER,
     SUPER_USERS,
 )
 from tidelog.security.acl_index import AclIndex
-from tidelog.security.authorizer import AllowEverything, Authorizer
+from tidelog.security.authorizer import ANYTHING, AllowEverything, Authorizer
+from tidelog.security.cluster_action_authorizer import ClusterActionAuthorizer
 
 _HARD_CODED = "hardcode"
 """A name that Kafka asks about where any will do: who may do it to every resource may do it to this one."""
@@ -28,10 +31,12 @@ class AuthorizerSettings:
     """What a node's file says of authorization.
 
     Attributes:
+        class_name: of the authorizer.
         super_users: who may do everything.
         allows_without_rules: whether everybody may do everything with what no rule is about.
     """
 
+    class_name: str
     super_users: frozenset[Principal]
     allows_without_rules: bool
 
@@ -40,10 +45,11 @@ class AuthorizerSettings:
         """None where there is no authorizer.
 
         Raises:
-            ConfigError: `super.users` is misspelt, or there is no authorizer for it.
+            ConfigError: `super.users` is misspelt, or there is no authorizer for it, or it has no rules.
         """
         users = properties.get(SUPER_USERS.name, "")
-        if not AUTHORIZER_CLASS_NAME.parse(properties.get(AUTHORIZER_CLASS_NAME.name, "")):
+        class_name = AUTHORIZER_CLASS_NAME.parse(properties.get(AUTHORIZER_CLASS_NAME.name, ""))
+        if not class_name:
             for key in (SUPER_USERS, ALLOW_EVERYONE_IF_NO_ACL_FOUND):
                 if properties.get(key.name):
                     raise ConfigError(
@@ -56,7 +62,12 @@ class AuthorizerSettings:
         except ConfigError as error:
             raise ConfigError(f"{SUPER_USERS.name}: {error}; they are parted by semicolons") from None
         allows = ALLOW_EVERYONE_IF_NO_ACL_FOUND.parse(properties.get(ALLOW_EVERYONE_IF_NO_ACL_FOUND.name, "false"))
-        return AuthorizerSettings(super_users, allows)
+        if class_name == CLUSTER_ACTION_AUTHORIZER and properties.get(ALLOW_EVERYONE_IF_NO_ACL_FOUND.name):
+            raise ConfigError(
+                f"{ALLOW_EVERYONE_IF_NO_ACL_FOUND.name}: {class_name} goes by no access rules; leave it out, or set "
+                f"{AUTHORIZER_CLASS_NAME.name}={STANDARD_AUTHORIZER}"
+            )
+        return AuthorizerSettings(class_name, super_users, allows)
 
 
 class AclAuthorizer:
@@ -66,6 +77,8 @@ class AclAuthorizer:
         index: the rules; None until the metadata log is known up to its end of the time of the start. Super users
             alone pass before that.
     """
+
+    deniable = ANYTHING
 
     def __init__(self, settings: AuthorizerSettings) -> None:
         self.settings = settings
@@ -104,4 +117,8 @@ class AclAuthorizer:
 def authorizer_of(properties: Mapping[str, str]) -> Authorizer:
     """The one that a node's file asks for. Raises ConfigError: as `AuthorizerSettings.of`."""
     settings = AuthorizerSettings.of(properties)
-    return AllowEverything() if settings is None else AclAuthorizer(settings)
+    if settings is None:
+        return AllowEverything()
+    if settings.class_name == CLUSTER_ACTION_AUTHORIZER:
+        return ClusterActionAuthorizer(settings.super_users)
+    return AclAuthorizer(settings)

@@ -7,9 +7,17 @@ from typing import Protocol
 from tidelog.base.principals import Requester
 from tidelog.metadata.acls import AclOperation, AclResourceType
 
+ANYTHING: frozenset[AclOperation] = frozenset(AclOperation)
+"""Every operation."""
+
 
 class Authorizer(Protocol):
     """Answers from the rules of one image. It neither waits nor changes."""
+
+    @property
+    def deniable(self) -> frozenset[AclOperation]:
+        """The operations that it may deny somebody. It need not be asked about others. Never changes."""
+        ...
 
     def authorize(
         self, requester: Requester, operation: AclOperation, resource_type: AclResourceType, name: str
@@ -24,6 +32,8 @@ class Authorizer(Protocol):
 
 class AllowEverything:
     """Where no authorizer is set."""
+
+    deniable: frozenset[AclOperation] = frozenset()
 
     def authorize(
         self, requester: Requester, operation: AclOperation, resource_type: AclResourceType, name: str

@@ -21,6 +21,7 @@ from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
 from tidelog.metadata.acls import AclOperation, AclResourceType
 from tidelog.metadata.configs import BrokerSettings
+from tidelog.security.authorizer import ANYTHING
 from tidelog.security.delegation_tokens import token_hmac
 from tidelog.server.api.handlers import (
     api_38_create_delegation_token as create_api,
@@ -61,6 +62,8 @@ SECONDS_MAX = 60.0
 
 class Rights:
     """An authorizer by a list of what is allowed, and of whom: the node itself asks what nodes ask."""
+
+    deniable = ANYTHING
 
     def __init__(self, *allowed: tuple[Principal, AclOperation, AclResourceType, str]) -> None:
         self.allowed = allowed

@@ -11,6 +11,7 @@ from support.clients.wire_samples import minimal
 from tidelog.base.errors import Code, NetworkError
 from tidelog.base.principals import ANONYMOUS, Principal, Requester
 from tidelog.metadata.acls import CLUSTER_NAME, AclOperation, AclResourceType
+from tidelog.security.authorizer import ANYTHING
 from tidelog.security.principal_data import encode_principal
 from tidelog.server.api.handlers import api_19_create_topics
 from tidelog.server.api.request_context import RequestContext
@@ -227,6 +228,8 @@ def test_a_list_that_is_long_is_worked_through_in_pieces(seen: list[RequestConte
 
 class OnlyThose:
     """An authorizer that allows all to some, and keeps what it was asked."""
+
+    deniable = ANYTHING
 
     def __init__(self, *allowed: Principal) -> None:
         self.allowed = allowed

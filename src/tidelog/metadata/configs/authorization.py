@@ -5,14 +5,17 @@ from __future__ import annotations
 from tidelog.metadata.configs.key import BOOLEAN, STRING, ConfigKey, keys_in
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+CLUSTER_ACTION_AUTHORIZER = "tidelog.ClusterActionAuthorizer"
+"""One of ours, which has no rules: `tidelog up` sets it."""
 
 AUTHORIZER_CLASS_NAME = ConfigKey(
     "authorizer.class.name",
     STRING,
     "",
-    "Whether requests are held against the access rules in the metadata log. Empty: everybody may do everything. All "
-    "nodes of a cluster need the same.",
-    choices=("", STANDARD_AUTHORIZER),
+    "What requests are held against. StandardAuthorizer: the access rules in the metadata log. "
+    "tidelog.ClusterActionAuthorizer: what only nodes ask each other is for super users alone, everybody may do the "
+    "rest. Empty: everybody may do everything. All nodes of a cluster need the same.",
+    choices=("", STANDARD_AUTHORIZER, CLUSTER_ACTION_AUTHORIZER),
 )
 SUPER_USERS = ConfigKey(
     "super.users",

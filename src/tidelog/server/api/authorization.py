@@ -19,6 +19,7 @@ from uuid import UUID
 
 from tidelog.base.errors import KafkaError
 from tidelog.metadata.acls import AclOperation, AclResourceType
+from tidelog.security.authorizer import ANYTHING
 from tidelog.server.api.apis import APIS
 from tidelog.server.api.audit_log import CHANGES
 from tidelog.server.api.denied_answers import NAMES, blank, denied_answer, denied_row, in_place, row_class
@@ -38,8 +39,15 @@ LOOKED_AT_ONCE_MAX = 256
 """Questions to the authorizer on the event loop: a millisecond or two."""
 
 
+Asks = frozenset[AclOperation] | None
+"""The operations whose denial a need looks for; None where nobody has said, which is taken for all."""
+
+
 class Need(Protocol):
     """Part of what an API needs."""
+
+    @property
+    def asks(self) -> Asks: ...
 
     def guarding(self, known: Api, handle: Handler) -> Handler:
         """A handler that lets through to the other what is allowed. It waits for nothing if the other does not."""
@@ -50,12 +58,17 @@ Needs = tuple[Need, ...]
 """What an API needs, in the order in which it is looked at."""
 
 
-def guarded(known: Api, handle: Handler, needs: Needs) -> Handler:
-    """The handler of an API, for those who may have it do what they ask for."""
-    if known.key in CHANGES:
+def guarded(known: Api, handle: Handler, needs: Needs, deniable: frozenset[AclOperation] = ANYTHING) -> Handler:
+    """The handler of an API, for those who may have it do what they ask for.
+
+    Args:
+        deniable: what the authorizer may deny. A need that asks for nothing of that costs nothing.
+    """
+    if known.key in CHANGES and deniable == ANYTHING:
         handle = _telling(known, handle)
     for need in reversed(needs):
-        handle = need.guarding(known, handle)
+        if need.asks is None or need.asks & deniable:
+            handle = need.guarding(known, handle)
     return handle
 
 
@@ -114,12 +127,14 @@ class Whole(NamedTuple):
         in_rows: the rows of the answer say it too, where the answer as a whole does.
         division: how the request lists, if not as `APIS` says.
         weigh: how much there is to be looked at; None where it is little.
+        asks: see `Asks`.
     """
 
     denial: WholeDenial
     in_rows: bool = False
     division: Division | None = None
     weigh: Callable[[Any], int] | None = None
+    asks: Asks = None
 
     def guarding(self, known: Api, handle: Handler) -> Handler:
         def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
@@ -151,12 +166,17 @@ def whole(operation: AclOperation, resource_type: AclResourceType, field: str) -
     def denial(rights: Rights, request: Any, version: int) -> KafkaError | None:
         return rights.denial(operation, resource_type, getattr(request, field) or "")
 
-    return Whole(denial)
+    return Whole(denial, asks=frozenset({operation}))
 
 
 def cluster(*operations: AclOperation, in_rows: bool = False, division: Division | None = None) -> Whole:
     """One of these operations on the cluster."""
-    return Whole(lambda rights, request, version: rights.cluster_denial(*operations), in_rows, division)
+    return Whole(
+        lambda rights, request, version: rights.cluster_denial(*operations),
+        in_rows,
+        division,
+        asks=frozenset(operations),
+    )
 
 
 # Its rows.
@@ -176,6 +196,7 @@ class Rows(NamedTuple):
         deny: the row that says so, where it is not as the others are.
         runs_anyway: the answer has more than these rows, so it is wanted though all of them are denied.
         is_sorted: the answer is in an order of its own: what is denied comes behind the rest.
+        asks: see `Asks`.
     """
 
     denial: RowDenial
@@ -183,6 +204,7 @@ class Rows(NamedTuple):
     deny: DenyRow | None = None
     runs_anyway: bool = False
     is_sorted: bool = False
+    asks: Asks = None
 
     def guarding(self, known: Api, handle: Handler) -> Handler:
         def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
@@ -287,7 +309,7 @@ def topic_rows(
         error = topic_denial(rights, operation, one)
         return None if error is None or (unless is not None and rights.on_cluster(unless)) else error
 
-    return Rows(denial, division)
+    return Rows(denial, division, asks=frozenset({operation}))
 
 
 def named_rows(operation: AclOperation, resource_type: AclResourceType, division: Division | None = None) -> Rows:
@@ -296,7 +318,7 @@ def named_rows(operation: AclOperation, resource_type: AclResourceType, division
     def denial(rights: Rights, request: Any, one: Any) -> KafkaError | None:
         return rights.denial(operation, resource_type, one if isinstance(one, str) else one.group_id)
 
-    return Rows(denial, division)
+    return Rows(denial, division, asks=frozenset({operation}))
 
 
 # Its answer.
@@ -311,10 +333,12 @@ class Answered(NamedTuple):
     Attributes:
         look: takes out what is not to be shown.
         rows: the field that says how much there is to be looked at.
+        asks: see `Asks`.
     """
 
     look: Look
     rows: str
+    asks: Asks = None
 
     def guarding(self, known: Api, handle: Handler) -> Handler:
         def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
@@ -361,7 +385,7 @@ def shown(
             listed = getattr(answer, rows)
             listed[:] = [row for row in listed if rights.may(operation, resource_type, getattr(row, name))]
 
-    return Answered(look, rows)
+    return Answered(look, rows, frozenset({operation}))
 
 
 # Whatever else there is.
@@ -371,10 +395,11 @@ class Guard(NamedTuple):
     """A need of one API.
 
     Attributes:
-        guarding: as that of a `Need`.
+        guarding: as that of a `Need`; `asks` likewise.
     """
 
     guarding: Callable[[Api, Handler], Handler]
+    asks: Asks = None
 
 
 class InHandler(NamedTuple):
@@ -385,6 +410,10 @@ class InHandler(NamedTuple):
     """
 
     where: str
+
+    @property
+    def asks(self) -> Asks:
+        return frozenset()
 
     def guarding(self, known: Api, handle: Handler) -> Handler:
         return handle
@@ -400,6 +429,10 @@ class AtControllers(NamedTuple):
 
     there: Need
     elsewhere: Need
+
+    @property
+    def asks(self) -> Asks:
+        return None if self.there.asks is None or self.elsewhere.asks is None else self.there.asks | self.elsewhere.asks
 
     def guarding(self, known: Api, handle: Handler) -> Handler:
         there, elsewhere = self.there.guarding(known, handle), self.elsewhere.guarding(known, handle)

@@ -296,7 +296,7 @@ class Dispatcher:
             from tidelog.server.api.authorization import guarded
             from tidelog.server.api.needs import NEEDS
 
-            handle = guarded(known, handle, NEEDS[key])
+            handle = guarded(known, handle, NEEDS[key], self._node.authorizer.deniable)
         entry: Entry = (known, known.response, handle, [None] * (known.max_version + 1))
         self._handlers[key] = entry
         return entry

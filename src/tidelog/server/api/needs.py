@@ -32,6 +32,7 @@ from tidelog.server.api.special_needs import (
     DESCRIBED_TRANSACTIONS,
     FETCH_BY_FOLLOWERS,
     LOST_RECORDS,
+    MARKERS,
     METADATA_OF_ALL,
     METADATA_ROWS,
     MOVES,
@@ -93,7 +94,7 @@ NEEDS: dict[int, Needs] = {
         whole(READ, GROUP, "group_id"),
     ),
     ApiKey.END_TXN: (whole(WRITE, TRANSACTIONAL_ID, "transactional_id"),),
-    ApiKey.WRITE_TXN_MARKERS: (cluster(ALTER, CLUSTER_ACTION),),
+    ApiKey.WRITE_TXN_MARKERS: (MARKERS,),
     ApiKey.TXN_OFFSET_COMMIT: (
         whole(WRITE, TRANSACTIONAL_ID, "transactional_id"),
         whole(READ, GROUP, "group_id"),

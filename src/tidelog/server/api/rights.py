@@ -13,7 +13,7 @@ from uuid import UUID
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import TopicId
 from tidelog.metadata.acls import CLUSTER_NAME, AclOperation, AclResourceType
-from tidelog.security.authorizer import AllowEverything
+from tidelog.security.authorizer import ANYTHING
 from tidelog.wire.api import api
 
 if TYPE_CHECKING:
@@ -86,11 +86,15 @@ class Rights:
     def refusal(
         self, operations: Iterable[AclOperation], resource_type: AclResourceType, shown: object = None
     ) -> KafkaError:
-        """The error of a denial, which says what rule is missing."""
+        """The error of a denial, which says what rule is missing, where there are rules."""
         named = "the cluster"
         if resource_type != AclResourceType.CLUSTER:
             named = f"{resource_type.name.lower().replace('_', ' ')} {str(shown)!r}"
         principal, host = self._requester.principal, self._requester.host
+        if self._authorizer.deniable != ANYTHING:
+            return refusal(
+                CODES[resource_type], f"{principal} at {host} is none of the nodes, which alone ask for this"
+            )
         wanted = " or ".join(one.name for one in operations)
         return refusal(CODES[resource_type], f"{principal} at {host} needs an ACL that allows {wanted} on {named}")
 
@@ -127,12 +131,17 @@ class ReadableTopics:
 
 
 def readable_topics(node: MetadataApi, context: RequestContext) -> ReadableTopics | None:
-    """What a request that fetches is held against; None where there is no authorizer."""
-    if not is_authorized(node):
+    """What a request that fetches is held against; None where there are no access rules."""
+    if not has_rules(node):
         return None
     return ReadableTopics(Rights(node, context), partial(node.audit.on_denied, api(context.header.api_key)))
 
 
 def is_authorized(node: MetadataApi) -> bool:
-    """Whether requests are looked at by rules at all: `authorizer.class.name` names an authorizer."""
-    return not isinstance(node.authorizer, AllowEverything)
+    """Whether requests are looked at at all: `authorizer.class.name` names an authorizer."""
+    return bool(node.authorizer.deniable)
+
+
+def has_rules(node: MetadataApi) -> bool:
+    """Whether that authorizer goes by access rules, which may deny anything."""
+    return node.authorizer.deniable == ANYTHING

@@ -88,8 +88,8 @@ def _checked(answer: Any) -> None:
         )
 
 
-PRODUCE_UNANSWERED = Guard(_closing_where_unanswered)
-PRODUCE_TRANSACTIONAL = Whole(_transactional_write)
+PRODUCE_UNANSWERED = Guard(_closing_where_unanswered, asks=frozenset({AclOperation.WRITE}))
+PRODUCE_TRANSACTIONAL = Whole(_transactional_write, asks=frozenset({AclOperation.WRITE}))
 
 
 # Metadata.
@@ -122,8 +122,13 @@ def _metadata_of_all(rights: Rights, request: Any, answer: Any, version: int) ->
         answer.topics[:] = [one for one in answer.topics if rights.may(AclOperation.DESCRIBE, TOPIC, one.name)]
 
 
-METADATA_ROWS = Rows(_metadata_denial, deny=_metadata_row, runs_anyway=True)
-METADATA_OF_ALL = Answered(_metadata_of_all, "topics")
+METADATA_ROWS = Rows(
+    _metadata_denial,
+    deny=_metadata_row,
+    runs_anyway=True,
+    asks=frozenset({AclOperation.DESCRIBE, AclOperation.CREATE}),
+)
+METADATA_OF_ALL = Answered(_metadata_of_all, "topics", asks=frozenset({AclOperation.DESCRIBE}))
 
 
 # Fetch.
@@ -164,7 +169,7 @@ def _denied_fetch(known: Api, request: Any) -> Any:
     return blank(known.response, responses=rows)
 
 
-FETCH_BY_FOLLOWERS = Guard(_by_followers)
+FETCH_BY_FOLLOWERS = Guard(_by_followers, asks=frozenset({AclOperation.CLUSTER_ACTION}))
 
 
 # Topics made, and unmade.
@@ -309,7 +314,7 @@ def _one_group(rights: Rights, request: Any, version: int) -> KafkaError | None:
     return rights.denial(AclOperation.DESCRIBE, GROUP, request.group_id)
 
 
-OFFSETS_OF_ONE_GROUP = Whole(_one_group)
+OFFSETS_OF_ONE_GROUP = Whole(_one_group, asks=frozenset({AclOperation.DESCRIBE}))
 
 
 def _subscription(rights: Rights, request: Any, version: int) -> KafkaError | None:
@@ -362,6 +367,20 @@ def _producer_id(rights: Rights, request: Any, version: int) -> KafkaError | Non
 PRODUCER_ID = Whole(_producer_id)
 
 LEADERS_FROM_VERSION = 4
+
+
+def _markers(rights: Rights, request: Any, version: int) -> KafkaError | None:
+    """Tools abort transactions that hang; who commits one is its coordinator. Kafka takes both of either."""
+    if any(marker.transaction_result for marker in request.markers):
+        return rights.cluster_denial(AclOperation.CLUSTER_ACTION)
+    return rights.cluster_denial(AclOperation.ALTER, AclOperation.CLUSTER_ACTION)
+
+
+MARKERS = Whole(
+    _markers,
+    weigh=lambda request: len(request.markers),
+    asks=frozenset({AclOperation.ALTER, AclOperation.CLUSTER_ACTION}),
+)
 
 
 def _transaction(rights: Rights, request: Any, version: int) -> KafkaError | None:

@@ -19,7 +19,7 @@ from tidelog.base.ids import Offset
 from tidelog.base.ports import Executor
 from tidelog.server.api.apis import APIS, DENIALS, OPEN_TO_ALL, READS, is_served
 from tidelog.server.api.long_requests import kept_bytes
-from tidelog.server.api.rights import is_authorized
+from tidelog.server.api.rights import has_rules
 from tidelog.server.transport.listener_roles import BROKER
 from tidelog.server.transport.turns import in_turns
 from tidelog.wire import ConsistencyState, decode
@@ -107,7 +107,7 @@ class TokenGate:
     def _are_denied(self, known: Api, request: Any, state: ConsistencyState) -> Iterable[bool]:
         if known.key in READS or state.cluster_id not in (None, self._node.cluster_id):
             return (True,)
-        if known.key in self._authorized and is_authorized(self._node):
+        if known.key in self._authorized and has_rules(self._node):
             return (True,)  # what allows it may be a rule that is not here yet
         are_denied = self._denials.get(known.key)
         return () if are_denied is None else are_denied(self._node, request)

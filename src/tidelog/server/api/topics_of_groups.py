@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.metadata.acls import AclOperation, AclResourceType
-from tidelog.server.api.authorization import LOOKED_AT_ONCE_MAX, topic_denial
+from tidelog.server.api.authorization import LOOKED_AT_ONCE_MAX, Asks, topic_denial
 from tidelog.server.api.denied_answers import denied_row, in_place, row_class
 from tidelog.server.api.division import Division, with_value
 from tidelog.server.api.rights import Rights
@@ -28,6 +28,8 @@ class TopicsOfGroups:
         topics: how they lie in what is asked of a group, and in what is told of it. A request without groups, and its
             answer, are those of one.
     """
+
+    asks: Asks = frozenset({AclOperation.DESCRIBE})
 
     def __init__(self, topics: Division) -> None:
         self._topics = topics

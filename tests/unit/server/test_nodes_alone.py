@@ -1,0 +1,101 @@
+"""A node whose authorizer knows nodes and everybody else: what only nodes ask is refused to everybody else."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.fixtures.guarded_api import VERSIONS, GuardedApi, codes_in, request_of
+from support.fixtures.scripted_authorizer import ScriptedAuthorizer
+from tidelog.base.errors import Code
+from tidelog.base.principals import ANONYMOUS, Requester
+from tidelog.metadata.acls import CLUSTER_NAME, AclOperation, AclResourceType
+from tidelog.security.cluster_action_authorizer import ClusterActionAuthorizer
+from tidelog.server.api.apis import APIS
+from tidelog.server.api.authorization import guarded
+from tidelog.server.api.needs import NEEDS
+from tidelog.server.transport.listener_roles import BROKER, CONTROLLER
+from tidelog.wire.api import ApiKey, api
+from tidelog.wire.messages.api_27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+
+STRANGER, NODE = ClusterActionAuthorizer(()), ClusterActionAuthorizer((ANONYMOUS,))
+UNLESS = {ApiKey.OFFSET_FOR_LEADER_EPOCH: AclOperation.DESCRIBE, ApiKey.WRITE_TXN_MARKERS: AclOperation.ALTER}
+"""What does as well as CLUSTER_ACTION, and everybody may."""
+
+
+class Denying(ScriptedAuthorizer):
+    """Denies CLUSTER_ACTION, and is asked about everything; keeps which operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations: set[AclOperation] = set()
+
+    def authorize(
+        self, requester: Requester, operation: AclOperation, resource_type: AclResourceType, name: str
+    ) -> bool:
+        self.operations.add(operation)
+        return operation is not AclOperation.CLUSTER_ACTION
+
+    def authorize_any(self, requester: Requester, operation: AclOperation, resource_type: AclResourceType) -> bool:
+        return self.authorize(requester, operation, resource_type, "")
+
+
+@pytest.mark.parametrize("role", [BROKER, CONTROLLER])
+@pytest.mark.parametrize(("key", "version"), VERSIONS, ids=lambda one: getattr(one, "name", str(one)))
+def test_whatever_asks_for_cluster_action_is_refused_to_strangers(key: ApiKey, version: int, role: str) -> None:
+    if role not in APIS[key].roles:
+        return
+    denying = Denying()
+    GuardedApi(denying).ask(key, version, request_of(key, version), role=role)
+    is_of_nodes = AclOperation.CLUSTER_ACTION in denying.operations and UNLESS.get(key) not in denying.operations
+
+    serving = GuardedApi(STRANGER)
+    answer = serving.ask(key, version, request_of(key, version), role=role)
+    assert bool(serving.requests) is not is_of_nodes
+    if is_of_nodes and (key, role, version < 7) != (ApiKey.FETCH, CONTROLLER, True):  # it had no error of its own
+        denied = {Code.TOPIC_AUTHORIZATION_FAILED, Code.CLUSTER_AUTHORIZATION_FAILED}
+        assert set(codes_in(answer)) & denied or answer.error_code in denied
+    serving = GuardedApi(NODE)
+    serving.ask(key, version, request_of(key, version), role=role)
+    assert serving.requests
+
+
+@pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
+def test_strangers_abort_a_transaction_as_tools_do_and_commit_none(is_commit: bool) -> None:
+    marker = WritableTxnMarker(
+        producer_id=7,
+        producer_epoch=1,
+        transaction_result=is_commit,
+        topics=[WritableTxnMarkerTopic(name="orders", partition_indexes=[0])],
+        coordinator_epoch=1,
+    )
+    serving = GuardedApi(STRANGER)
+    answer = serving.ask(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest(markers=[marker]))
+    assert set(codes_in(answer)) == {Code.CLUSTER_AUTHORIZATION_FAILED if is_commit else Code.NONE}
+    assert bool(serving.requests) is not is_commit
+
+
+def test_whoever_may_alter_the_cluster_commits_nothing() -> None:
+    marker = WritableTxnMarker(producer_id=7, producer_epoch=1, transaction_result=True, topics=[], coordinator_epoch=1)
+    serving = GuardedApi(ScriptedAuthorizer((AclOperation.ALTER, AclResourceType.CLUSTER, CLUSTER_NAME)))
+    serving.ask(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest(markers=[marker]))
+    assert not serving.requests
+
+
+def test_the_refusal_says_who_may_ask(caplog: pytest.LogCaptureFixture) -> None:
+    serving = GuardedApi(STRANGER)
+    with caplog.at_level("INFO", logger="tidelog.audit"):
+        serving.ask(ApiKey.BROKER_HEARTBEAT, 0, request_of(ApiKey.BROKER_HEARTBEAT, 0))
+    (line,) = caplog.messages
+    assert line == "denied BrokerHeartbeat: User:ANONYMOUS at host is none of the nodes, which alone ask for this"
+
+
+def test_what_everybody_may_costs_nothing() -> None:
+    def handle(node: object, request: object, context: object) -> None: ...
+
+    for key in (ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.CREATE_TOPICS):
+        is_bare = guarded(api(key), handle, NEEDS[key], STRANGER.deniable) is handle
+        assert is_bare is (key is not ApiKey.CREATE_TOPICS)
