@@ -11,7 +11,7 @@ import pytest
 from support.nodes.forked_command import run_command
 from support.nodes.server_process import ServerProcess
 from tidelog import AclBinding, AclBindingFilter, Admin, Code, KafkaError
-from tidelog.metadata.configs.authorization import STANDARD_AUTHORIZER
+from tidelog.base.authorizers import STANDARD_AUTHORIZER
 
 READ_ORDERS = AclBinding("topic", "orders", "User:alice", "read")
 DENY_ALL = AclBinding("topic", "*", "User:mallory", "all", "deny")

@@ -24,11 +24,11 @@ from tidelog import (
     Producer,
     SaslAuthenticationError,
 )
+from tidelog.base.authorizers import STANDARD_AUTHORIZER
 from tidelog.base.ids import BrokerId, ClusterId
 from tidelog.cli.node_directories import format_directory
 from tidelog.cli.ports import free_ports
 from tidelog.client.admin.user_descriptions import UserScramCredentialUpsertion
-from tidelog.metadata.configs.authorization import STANDARD_AUTHORIZER
 
 HOST = "127.0.0.1"
 MODULE = "org.apache.kafka.common.security"

@@ -27,10 +27,10 @@ from tidelog import (
     TimedOutError,
     TopicPartition,
 )
+from tidelog.base.authorizers import STANDARD_AUTHORIZER
 from tidelog.base.ids import BrokerId, ClusterId
 from tidelog.cli.node_directories import format_directory
 from tidelog.cli.ports import free_ports
-from tidelog.metadata.configs.authorization import STANDARD_AUTHORIZER
 
 HOST = "127.0.0.1"
 HOSTS = f"DNS:localhost,IP:{HOST}"

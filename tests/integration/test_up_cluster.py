@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import selectors
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,80 +14,18 @@ from pathlib import Path
 import pytest
 
 from support.fixtures.waiting import wait_until
+from support.nodes.background_command import START_SECONDS_MAX, STOP_SECONDS_MAX, BackgroundCommand
 from tidelog import Consumer, Factory, NewTopic, Producer, TopicPartition, UnknownTopicError
 from tidelog.base.ids import PartitionIndex
 
-START_SECONDS_MAX = 60.0
-STOP_SECONDS_MAX = 60.0
 TOPIC = "of-three"
 PARTITION = TopicPartition(TOPIC, PartitionIndex(0))
 PROMPT = ("--config", "broker.session.timeout.ms=4000", "--config", "broker.heartbeat.interval.ms=500")
 
 
-class Command:
-    """A `tidelog` command in the background, up to its `ready` line."""
-
-    def __init__(self, log: Path, *arguments: str) -> None:
-        self.log_path = log
-        with log.open("ab") as stderr:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tidelog", *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-            )
-        self.said = self._read_until_ready()
-
-    @property
-    def log(self) -> str:
-        return self.log_path.read_text(errors="replace")
-
-    @property
-    def bootstrap(self) -> str:
-        match = re.search(r"^ready bootstrap=(\S+)$", self.said, re.MULTILINE)
-        assert match is not None, self.said
-        return match[1]
-
-    @property
-    def pids(self) -> dict[int, int]:
-        """Of the nodes, by their ids."""
-        return {int(node): int(pid) for node, pid in re.findall(r"^node id=(\d+) pid=(\d+)", self.said, re.MULTILINE)}
-
-    def stop(self) -> int:
-        """SIGTERM; returns the exit status."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(STOP_SECONDS_MAX)
-
-    def close(self) -> None:
-        """Leave nothing running: nodes go with `up`, when it is told, or dies."""
-        if self.process.poll() is None:
-            self.process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(STOP_SECONDS_MAX)
-            self.process.kill()
-            self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-
-    def _read_until_ready(self) -> str:
-        assert self.process.stdout is not None
-        said, deadline = b"", time.monotonic() + START_SECONDS_MAX
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ)
-            while not re.search(rb"^ready bootstrap=\S+\n", said, re.MULTILINE):
-                piece = b""
-                if selector.select(max(0.0, deadline - time.monotonic())):
-                    piece = os.read(self.process.stdout.fileno(), 65_536)
-                if not piece:
-                    self.close()
-                    raise AssertionError(f"not ready: {said.decode()}{self.log[-2_000:]}")
-                said += piece
-        return said.decode()
-
-
 @pytest.fixture
-def up(tmp_path: Path) -> Iterator[Command]:
-    started = Command(
+def up(tmp_path: Path) -> Iterator[BackgroundCommand]:
+    started = BackgroundCommand(
         tmp_path / "up.log", "up", "--nodes", "3", "--port", "0", "--data", str(tmp_path / "data"), *PROMPT
     )
     yield started
@@ -116,7 +52,9 @@ def _take(consumer: Consumer, found: list[bytes | None]) -> list[bytes | None]:
     return found
 
 
-def test_three_nodes_are_one_cluster_that_lives_through_the_end_of_each_and_of_all(tmp_path: Path, up: Command) -> None:
+def test_three_nodes_are_one_cluster_that_lives_through_the_end_of_each_and_of_all(
+    tmp_path: Path, up: BackgroundCommand
+) -> None:
     assert re.fullmatch(r"(node id=\d pid=\d+ port=\d+\n){3}ready bootstrap=\S+:\d+,\S+:\d+,\S+:\d+\n", up.said)
     with Factory(up.bootstrap).admin() as admin:
         wait_until(lambda: len(admin.describe_cluster().brokers) == 3, "whoever is asked knows all three")
@@ -142,7 +80,7 @@ def test_three_nodes_are_one_cluster_that_lives_through_the_end_of_each_and_of_a
         file = tmp_path / "data" / f"node-{killed}.properties"
         assert line[1] == f"the others serve on; start it again with: tidelog server {file}"
 
-        again = Command(tmp_path / f"node-{killed}.log", "server", str(file))
+        again = BackgroundCommand(tmp_path / f"node-{killed}.log", "server", str(file))
         try:
             wait_until(
                 lambda: set(admin.describe_topics([TOPIC])[TOPIC].partitions[0].isr) == {1, 2, 3}, "all are in sync"
@@ -162,7 +100,7 @@ def test_three_nodes_are_one_cluster_that_lives_through_the_end_of_each_and_of_a
             again.close()
     assert up.stop() == 0
     ports = up.bootstrap
-    once_more = Command(tmp_path / "up.log", "up", "--port", "0", "--data", str(tmp_path / "data"), *PROMPT)
+    once_more = BackgroundCommand(tmp_path / "up.log", "up", "--port", "0", "--data", str(tmp_path / "data"), *PROMPT)
     try:
         assert once_more.bootstrap == ports
         assert read(ports, 2) == [b"a", b"b"]
@@ -172,14 +110,14 @@ def test_three_nodes_are_one_cluster_that_lives_through_the_end_of_each_and_of_a
         once_more.close()
 
 
-def test_the_end_of_all_nodes_is_the_end_of_up(up: Command) -> None:
+def test_the_end_of_all_nodes_is_the_end_of_up(up: BackgroundCommand) -> None:
     for pid in up.pids.values():
         os.kill(pid, signal.SIGKILL)
     assert up.process.wait(STOP_SECONDS_MAX) == 1
     assert up.log.count("was killed by SIGKILL; the others serve on") == 2
 
 
-def test_a_node_that_cannot_start_ends_them_all(tmp_path: Path, up: Command) -> None:
+def test_a_node_that_cannot_start_ends_them_all(tmp_path: Path, up: BackgroundCommand) -> None:
     port = up.bootstrap.split(",")[1].rpartition(":")[2]
     data = tmp_path / "other"
     ran = subprocess.run(

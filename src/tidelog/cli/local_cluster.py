@@ -1,6 +1,7 @@
 """The files of a local cluster, all below one directory, and what its nodes are told.
 
-node-1.properties    the settings of node 1, written anew at each start; its ports are kept
+node-1.properties    the settings of node 1, written anew at each start; its ports are kept. It has the secret of the
+                     start, with which nodes log in to each other, so its owner alone may read it
 node-1/              its log directory; with disks, that of the metadata log alone
 node-1.disk-1/ …     with disks: its log directories
 node-2.properties …
@@ -11,19 +12,28 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from uuid import uuid4
 
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId, ClusterId, uuid_text
 from tidelog.cli.command import UsageError
-from tidelog.cli.local_certificates import write_secret
-from tidelog.cli.local_security import CLIENTS, NODES, LocalSecurity
+from tidelog.cli.local_certificates import LOOPBACK, write_secret
+from tidelog.cli.local_security import (
+    CLIENTS,
+    CONTROLLER,
+    NODES,
+    PLAINTEXT,
+    LocalSecurity,
+    node_secret,
+    settings_with_secret,
+)
 from tidelog.cli.node_directories import format_directory, owner_of
 from tidelog.cli.ports import free_ports
 from tidelog.cli.properties import format_properties, parse_properties
+from tidelog.cli.reach import AT_LOOPBACK, EVERY_ADDRESS, Reach
+from tidelog.net.address import Address
 
-HOST = "127.0.0.1"
 REPLICATION_FACTOR = 3
 MIN_INSYNC_REPLICAS = 2
 _VOTER_STATE = os.path.join("__cluster_metadata-0", "quorum-state")
@@ -93,6 +103,7 @@ class LocalCluster:
         racks: int | None = None,
         metrics_port: int | None = None,
         log_format: str | None = None,
+        reach: Reach = AT_LOOPBACK,
         is_secured: bool = False,
         config: Mapping[str, str],
     ) -> list[str]:
@@ -102,8 +113,9 @@ class LocalCluster:
             port: the first node's for clients; 0 for free ones.
             racks: how many racks they stand in, in turns.
             metrics_port: the first node's; None for none.
-            is_secured: whether who connects has to log in, over TLS.
-            config: for every node; wins over what is decided here.
+            reach: where clients reach them.
+            is_secured: whether clients have to log in, over TLS. Nodes do in any case.
+            config: for every node; wins over what is decided here. Its super users are added to the nodes.
 
         Returns:
             The files.
@@ -114,23 +126,37 @@ class LocalCluster:
             OSError: cannot be written.
         """
         os.makedirs(self.data, exist_ok=True)
-        clients, controllers = self._ports(port, metrics_port)
-        between = self._ports_between({*clients, *controllers}) if is_secured else []
-        voters = ",".join(f"{node_id}@{HOST}:{controllers[node_id - 1]}" for node_id in self.node_ids)
+        clients, between, controllers = self._ports(port, reach.host, metrics_port)
+        voters = ",".join(f"{node_id}@{LOOPBACK}:{controllers[node_id - 1]}" for node_id in self.node_ids)
+        name = CLIENTS if is_secured else PLAINTEXT
+        if is_secured:
+            secured = self.security.settings({LOOPBACK, reach.host, reach.advertised_host} - {*EVERY_ADDRESS})
+        else:
+            secured = settings_with_secret(node_secret())
+        if config.get("super.users"):
+            config = {**config, "super.users": f"{secured['super.users']};{config['super.users']}"}
         for node_id in self.node_ids:
-            client, controller = clients[node_id - 1], controllers[node_id - 1]
+            client = clients[node_id - 1]
+            listeners = {
+                name: Address(reach.host, client),
+                NODES: Address(LOOPBACK, between[node_id - 1]),
+                CONTROLLER: Address(LOOPBACK, controllers[node_id - 1]),
+            }
             pairs = {
                 "process.roles": "broker,controller",
                 "node.id": str(node_id),
-                "listeners": f"PLAINTEXT://{HOST}:{client},CONTROLLER://{HOST}:{controller}",
-                "controller.listener.names": "CONTROLLER",
+                "listeners": ",".join(f"{one}://{address}" for one, address in listeners.items()),
+                "controller.listener.names": CONTROLLER,
                 "controller.quorum.voters": voters,
                 "log.dirs": ",".join(self.log_directories(node_id)),
                 "offsets.topic.replication.factor": str(min(self.nodes, REPLICATION_FACTOR)),
                 "group.initial.rebalance.delay.ms": "0",  # members that try things out should not wait for others
+                **secured,
             }
-            if is_secured:
-                pairs |= self.security.settings(HOST, client, between[node_id - 1], controller)
+            if reach.advertised_host != reach.host:
+                told = {**listeners, name: Address(reach.advertised_host, client)}
+                del told[CONTROLLER]
+                pairs["advertised.listeners"] = ",".join(f"{one}://{address}" for one, address in told.items())
             if self.nodes > 1:
                 pairs["default.replication.factor"] = str(min(self.nodes, REPLICATION_FACTOR))
             if self.nodes >= REPLICATION_FACTOR:
@@ -140,7 +166,7 @@ class LocalCluster:
             if racks is not None:
                 pairs["broker.rack"] = f"r{(node_id - 1) % racks + 1}"
             if metrics_port is not None:
-                pairs["metrics.listener"] = f"HTTP://{HOST}:{metrics_port and metrics_port + node_id - 1}"
+                pairs["metrics.listener"] = f"HTTP://{LOOPBACK}:{metrics_port and metrics_port + node_id - 1}"
             if log_format is not None:
                 pairs["logging.format"] = log_format
             self._write_properties(node_id, pairs | dict(config))
@@ -178,32 +204,28 @@ class LocalCluster:
         except (OSError, UnicodeDecodeError, ConfigError):
             return {}
 
-    def _ports(self, port: int, metrics_port: int | None) -> tuple[list[int], list[int]]:
-        """Those for clients, and those for controllers: they are kept, as long as nobody else has taken them.
+    def _ports(self, port: int, host: str, metrics_port: int | None) -> tuple[list[int], list[int], list[int]]:
+        """Those for clients, between brokers, and for controllers: they are kept, as long as nobody has taken them.
 
         A node alone takes whatever is free when it starts: there is nobody who must know.
         """
         if self.nodes == 1:
-            return [port], [0]
+            return [port], [0], [0]
         kept = [_ports_of(self._written(node_id)) for node_id in self.node_ids]
-        given = {port + index for index in range(self.nodes)} if port else set()
-        if metrics_port:
-            given |= {metrics_port + index for index in range(self.nodes)}
-        controllers = free_ports(HOST, [of.get("CONTROLLER") for of in kept], avoid=given)
+        taken = {first + index for first in (port, metrics_port or 0) if first for index in range(self.nodes)}
+        controllers = free_ports(LOOPBACK, [of.get(CONTROLLER) for of in kept], avoid=taken)
+        taken |= {*controllers}
+        between = free_ports(LOOPBACK, [of.get(NODES) for of in kept], avoid=taken)
         if port:
-            return [port + index for index in range(self.nodes)], controllers
-        return free_ports(
-            HOST, [of.get("PLAINTEXT", of.get(CLIENTS)) for of in kept], avoid={*given, *controllers}
-        ), controllers
-
-    def _ports_between(self, taken: Collection[int]) -> list[int]:
-        """Those for brokers of a secured cluster."""
-        if self.nodes == 1:
-            return [0]
-        return free_ports(HOST, [_ports_of(self._written(one)).get(NODES) for one in self.node_ids], avoid=taken)
+            return [port + index for index in range(self.nodes)], between, controllers
+        before = [of.get(PLAINTEXT, of.get(CLIENTS)) for of in kept]
+        return free_ports(host, before, avoid={*taken, *between}), between, controllers
 
     def _write_properties(self, node_id: int, pairs: Mapping[str, str]) -> None:
-        comment = "Written by `tidelog up` at each start: give it --config KEY=VALUE to change a setting."
+        comment = (
+            "Written by `tidelog up` at each start: give it --config KEY=VALUE to change a setting.\n"
+            "The passwords are of this cluster's nodes: whoever has them is one."
+        )
         write_secret(self.properties_file(node_id), format_properties(pairs, comment=comment))
 
     def _format(self) -> None:

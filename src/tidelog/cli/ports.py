@@ -54,15 +54,20 @@ def _new(host: str, avoid: set[int], held: ExitStack) -> int:
             continue
         if _claims.add(candidate):
             return candidate
-    return held.enter_context(socket.create_server((host, 0))).getsockname()[1]  # type: ignore[no-any-return]
+    return held.enter_context(_server(host, 0)).getsockname()[1]  # type: ignore[no-any-return]
 
 
 def _bound(host: str, port: int, held: ExitStack) -> int | None:
     try:
-        held.enter_context(socket.create_server((host, port)))
+        held.enter_context(_server(host, port))
     except OSError:
         return None
     return port
+
+
+def _server(host: str, port: int) -> socket.socket:
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    return socket.create_server(address[:2], family=family)
 
 
 def _ephemeral_start() -> int:

@@ -17,9 +17,12 @@ from tidelog.cli.command import (
     log_level_option,
     option,
 )
-from tidelog.cli.local_cluster import HOST, LocalCluster
+from tidelog.cli.local_certificates import LOOPBACK
+from tidelog.cli.local_cluster import LocalCluster
 from tidelog.cli.local_security import LocalSecurity
+from tidelog.cli.reach import reach_of
 from tidelog.cli.supervision import NodeChild, NodeEndedError, Supervision
+from tidelog.net.address import Address
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -28,6 +31,7 @@ PORT_MAX = 65_535
 OWN_KEYS = {
     "node.id", "broker.id", "process.roles", "listeners", "advertised.listeners", "controller.listener.names",
     "controller.quorum.voters", "controller.quorum.bootstrap.servers", "log.dirs", "log.dir",
+    "listener.security.protocol.map", "inter.broker.listener.name", "security.inter.broker.protocol",
 }  # fmt: skip
 """What `up` must say itself, so that its nodes find each other and their files."""
 METADATA_DIRECTORY = "metadata.log.dir"
@@ -39,8 +43,10 @@ class Up:
     """Run a local cluster in the foreground, until Ctrl-C.
 
     Prints `node id=I pid=PID port=PORT` for each node and then `ready bootstrap=HOST:PORT,…` when all of them serve.
-    With --secure, clients log in over TLS, and nodes to each other; `admin --command-config FILE` is printed before
-    `ready`, with what a client needs to be the first user.
+    It listens on this machine alone, and asks clients nothing; --host lets other machines in.
+    With --secure, clients log in over TLS; `admin --command-config FILE` is printed before `ready`, with what a client
+    needs to be the first user.
+    In any case nodes log in to each other with a secret of this start: nobody else does what nodes do.
     Each node is a process of its own that keeps its files in DATA/node-I, over restarts, and dies with this command.
     With --disks, partitions lie in DATA/node-I.disk-1 and so on, each of which may fail by itself.
 
@@ -53,6 +59,7 @@ class Up:
         tidelog up
         tidelog up --nodes 3
         tidelog up --nodes 3 --secure
+        tidelog up --secure --host 0.0.0.0
         tidelog up --port 0 --data /tmp/try --config log.segment.bytes=1048576
     """
 
@@ -70,6 +77,20 @@ class Up:
         default=9092,
         metavar="PORT",
         help="The first node's port for clients, the others' follow; 0 takes free ones.",
+    )
+    host: str = option(
+        "--host",
+        default=LOOPBACK,
+        metavar="HOST",
+        help="The address or name to listen on for clients, 0.0.0.0 for all of this machine's; with one that other "
+        "machines reach, --secure is needed, or --insecure.",
+    )
+    advertised_host: str | None = option(
+        "--advertised-host",
+        default=None,
+        metavar="HOST",
+        help="What clients are told to connect to, where they call this machine by another name than --host; with "
+        "0.0.0.0 the name that it has for itself unless given.",
     )
     data: str = option("--data", "-d", default="tidelog-data", metavar="DIR", help="Where the nodes keep their files.")
     config: tuple[tuple[str, str], ...] = config_option("A setting for every node, by Kafka's key. May be repeated.")
@@ -92,6 +113,11 @@ class Up:
         "--secure",
         is_flag=True,
         help="TLS, users and access rules: makes certificates and a first user, admin, in DATA/security.",
+    )
+    insecure: bool = option(
+        "--insecure",
+        is_flag=True,
+        help="With --host and without --secure: let whoever reaches this machine read, write and delete everything.",
     )
     metrics_port: int | None = option(
         "--metrics-port",
@@ -118,6 +144,13 @@ class Up:
 
     def write_files(self) -> list[str]:
         """Write the settings of every node, none of which may be running; returns their files."""
+        reach = reach_of(self.host, self.advertised_host)
+        if not (reach.is_local or self.secure or self.insecure):
+            raise UsageError(
+                f"--host {self.host}: other machines reach it, and whoever does could read, write and delete "
+                "everything: give --secure, so that clients log in over TLS; or, if everybody in that network may, "
+                "--insecure"
+            )
         cluster = LocalCluster(self.data, self.nodes, self.disks)
         self._check_settings({*OWN_KEYS, METADATA_DIRECTORY} if cluster.nodes > 1 or cluster.disks else OWN_KEYS)
         self._check_ports(cluster.nodes)
@@ -133,6 +166,7 @@ class Up:
                 racks=self.racks,
                 metrics_port=self.metrics_port,
                 log_format=self.log_format,
+                reach=reach,
                 is_secured=self.secure,
                 config=dict(self.config),
             )
@@ -150,12 +184,14 @@ class Up:
             for node_id, file in enumerate(files, start=1):
                 supervision.start(node_id, [file, "--log-level", self.log_level])
             if supervision.wait_until_ready():
+                told, addresses = reach_of(self.host, self.advertised_host).advertised_host, []
                 for node in supervision.nodes:
+                    assert node.port is not None
                     print(f"node id={node.node_id} pid={node.pid} port={node.port}")
-                addresses = ",".join(f"{HOST}:{node.port}" for node in supervision.nodes)
+                    addresses.append(str(Address(told, node.port)))
                 if self.secure:
                     print(f"admin --command-config {LocalSecurity(self.data).admin_file}")
-                print(f"ready bootstrap={addresses}", flush=True)
+                print(f"ready bootstrap={','.join(addresses)}", flush=True)
                 supervision.wait_until_told(on_ended)
 
     def _check_settings(self, own_keys: Collection[str]) -> None:

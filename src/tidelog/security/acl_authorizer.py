@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidelog.base.authorizers import CLUSTER_ACTION_AUTHORIZER, STANDARD_AUTHORIZER
 from tidelog.base.errors import Code, ConfigError, refusal
 from tidelog.base.principals import Principal, Requester, parse_principal
 from tidelog.metadata.acls import AclOperation, AclResourceType
 from tidelog.metadata.configs.authorization import (
     ALLOW_EVERYONE_IF_NO_ACL_FOUND,
     AUTHORIZER_CLASS_NAME,
-    CLUSTER_ACTION_AUTHORIZER,
-    STANDARD_AUTHORIZER,
     SUPER_USERS,
 )
 from tidelog.security.acl_index import AclIndex

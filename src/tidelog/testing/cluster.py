@@ -359,38 +359,32 @@ class Cluster:
 
     def _make_nodes(self, count: int, disks: int, settings: Mapping[str, str], server: ForkServer) -> dict[int, Node]:
         """Write what each node needs to start."""
-        from tidelog.cli.local_cluster import HOST, LocalCluster
+        from tidelog.cli.local_certificates import LOOPBACK
+        from tidelog.cli.local_cluster import LocalCluster
+        from tidelog.cli.local_security import CONTROLLER, NODES, PLAINTEXT
         from tidelog.cli.ports import free_ports
-        from tidelog.cli.properties import format_properties
 
         files = LocalCluster(str(self.directory), count, 0 if disks == 1 else disks)
         # A node alone is told its port, for the next start; those of several are chosen with the others' in mind.
-        files.write(port=0 if count > 1 else free_ports(HOST, [None])[0], config=settings)
+        files.write(port=0 if count > 1 else free_ports(LOOPBACK, [None])[0], config=settings)
         written = {one: _read(files.properties_file(one)) for one in files.node_ids}
         ports = {one: _ports_of(of_node["listeners"]) for one, of_node in written.items()}
-        taken = [port for of_node in ports.values() for port in of_node.values()]
-        broker_ports = free_ports(HOST, [None] * count, avoid=taken)
-        brokers = dict(zip(broker_ports, files.node_ids, strict=True))
-        controllers = {of_node["CONTROLLER"]: one for one, of_node in ports.items()}
+        brokers = {of_node[NODES]: one for one, of_node in ports.items()}
+        controllers = {of_node[CONTROLLER]: one for one, of_node in ports.items()}
         nodes = {}
-        for port, node_id in brokers.items():
-            own = written[node_id]
-            own["listeners"] += f",BROKERS://{HOST}:{port}"
-            own["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,BROKERS:PLAINTEXT,CONTROLLER:PLAINTEXT"
-            own["inter.broker.listener.name"] = "BROKERS"
-            file = Path(files.properties_file(node_id))
-            file.write_text(format_properties(own, comment="Written by tidelog.testing."), encoding="utf-8")
+        for node_id in files.node_ids:
             forked = ForkedNode(
-                properties=own,
+                properties=written[node_id],
                 links_file=str(self.directory / "links"),
                 node_id=node_id,
                 node_count=count,
                 brokers=brokers,
                 controllers=controllers,
-                clients_port=ports[node_id]["PLAINTEXT"],
+                clients_port=ports[node_id][PLAINTEXT],
             )
             directories = [Path(path) for path in files.log_directories(node_id)]
-            nodes[node_id] = Node(forked, file.with_suffix(".log"), directories, server)
+            log = Path(files.properties_file(node_id)).with_suffix(".log")
+            nodes[node_id] = Node(forked, log, directories, server)
         return nodes
 
     def _made_directory(self) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tidelog.base.authorizers import CLUSTER_ACTION_AUTHORIZER, STANDARD_AUTHORIZER
 from tidelog.base.errors import ConfigError, DiskError
 from tidelog.cli import ports
 from tidelog.cli.command import UsageError
@@ -19,6 +21,7 @@ from tidelog.cli.ports import free_ports
 from tidelog.cli.server import read_properties
 from tidelog.cli.up import Up
 from tidelog.io.disk import RealDisk
+from tidelog.server.settings.config import NodeConfig
 
 HOST = "127.0.0.1"
 
@@ -27,6 +30,9 @@ def up_with(data: Path, **flags: Any) -> Up:
     plain: dict[str, Any] = {
         "nodes": None,
         "port": 0,
+        "host": HOST,
+        "advertised_host": None,
+        "insecure": False,
         "config": (),
         "racks": None,
         "disks": None,
@@ -57,6 +63,17 @@ def port_in(settings: dict[str, str], listener: str) -> int:
         if name == listener:
             return int(address.rpartition(":")[2])
     raise AssertionError(f"no listener {listener} in {settings['listeners']}")
+
+
+def secrets_in(settings: dict[str, str]) -> set[str]:
+    """The passwords of a node: what it shows others, and what it takes, on each of its listeners."""
+    return {
+        password for text in settings.values() for password in re.findall(r'(?:password|user_node)="([^"]+)"', text)
+    }
+
+
+def but_for_secret(settings: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in settings.items() if not key.endswith("jaas.config")}
 
 
 def test_up_writes_settings_that_server_reads(tmp_path: Path) -> None:
@@ -125,7 +142,7 @@ def test_ids_and_ports_are_kept_over_restarts(tmp_path: Path) -> None:
     before = settings_of(tmp_path, nodes=3)
     owners = [owner_of(str(tmp_path / f"node-{node_id}")) for node_id in (1, 2, 3)]
     let_run(tmp_path, 1, 2, 3)
-    assert settings_of(tmp_path) == before
+    assert [but_for_secret(each) for each in settings_of(tmp_path)] == [but_for_secret(each) for each in before]
     assert [owner_of(str(tmp_path / f"node-{node_id}")) for node_id in (1, 2, 3)] == owners
 
 
@@ -206,7 +223,7 @@ def test_disks_lie_apart_from_the_metadata(tmp_path: Path) -> None:
         assert len({owner.directory_id for owner in owners if owner}) == 3
         assert len({owner.cluster_id for owner in owners if owner}) == 1
     let_run(tmp_path, 1, 2, 3)
-    assert settings_of(tmp_path) == nodes
+    assert [but_for_secret(each) for each in settings_of(tmp_path)] == [but_for_secret(each) for each in nodes]
 
 
 def test_a_node_alone_may_have_disks(tmp_path: Path) -> None:
@@ -261,6 +278,122 @@ def test_where_no_claim_can_be_kept_ports_are_given_all_the_same(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
     monkeypatch.setattr(ports, "_claims", ports._Claims())
     assert len(set(free_ports(HOST, [None, None]))) == 2
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_each_start_has_a_secret_that_its_nodes_share_and_their_owner_alone_reads(tmp_path: Path, nodes: int) -> None:
+    tmp_path.joinpath("node-1.properties.tmp").touch(mode=0o644)
+    first, second = settings_of(tmp_path, nodes=nodes), settings_of(tmp_path, nodes=nodes)
+    (secret,) = {secret for each in first for secret in secrets_in(each)}
+    (another,) = {secret for each in second for secret in secrets_in(each)}
+    assert len(secret) >= 32
+    assert secret != another
+    assert {file.stat().st_mode & 0o077 for file in tmp_path.glob("*.properties")} == {0}
+    for settings in first:
+        NodeConfig.from_properties(settings)
+        assert settings["authorizer.class.name"] == CLUSTER_ACTION_AUTHORIZER
+        assert settings["super.users"] == "User:node"
+
+
+def test_an_authorizer_of_the_users_choice_lets_nodes_pass_as_well(tmp_path: Path) -> None:
+    rules = (("authorizer.class.name", STANDARD_AUTHORIZER), ("super.users", "User:ANONYMOUS"))
+    [settings] = settings_of(tmp_path, config=rules)
+    assert settings["authorizer.class.name"] == STANDARD_AUTHORIZER
+    assert settings["super.users"] == "User:node;User:ANONYMOUS"
+    NodeConfig.from_properties(settings)
+
+
+def test_a_cluster_of_an_earlier_release_keeps_its_ports(tmp_path: Path) -> None:
+    """Its nodes had two listeners each."""
+    owned = settings_of(tmp_path, nodes=3)
+    clients = free_ports(HOST, [None] * 3)
+    for node_id, settings in enumerate(owned, start=1):
+        listeners = f"PLAINTEXT://{HOST}:{clients[node_id - 1]},CONTROLLER://{HOST}:{port_in(settings, 'CONTROLLER')}"
+        text = f"listeners={listeners}\ncontroller.quorum.voters={settings['controller.quorum.voters']}\n"
+        file = tmp_path / f"node-{node_id}.properties"
+        file.write_text(text)
+        file.chmod(0o644)
+    let_run(tmp_path, 1, 2, 3)
+    nodes = settings_of(tmp_path)
+    assert [port_in(each, "PLAINTEXT") for each in nodes] == clients
+    assert [each["controller.quorum.voters"] for each in nodes] == [each["controller.quorum.voters"] for each in owned]
+    assert len({port_in(each, name) for each in nodes for name in ("PLAINTEXT", "NODES", "CONTROLLER")}) == 9
+    assert {file.stat().st_mode & 0o077 for file in tmp_path.glob("*.properties")} == {0}
+
+
+@pytest.mark.parametrize(
+    "key", ["listeners", "listener.security.protocol.map", "inter.broker.listener.name", "advertised.listeners"]
+)
+def test_what_up_says_itself_is_not_said_by_config(tmp_path: Path, key: str) -> None:
+    with pytest.raises(UsageError, match=f"--config {key}: `up` sets this key itself"):
+        settings_of(tmp_path, config=((key, "x"),))
+
+
+def test_other_machines_are_let_in_by_name(tmp_path: Path) -> None:
+    for given, listens, told in (
+        ({"host": "0.0.0.0", "advertised_host": "log.example.org"}, "0.0.0.0", "log.example.org"),
+        ({"host": "0.0.0.0"}, "0.0.0.0", socket.gethostname()),
+        ({"host": "::", "advertised_host": "fd00::7"}, "[::]", "[fd00::7]"),
+    ):
+        for settings in settings_of(tmp_path, nodes=3, insecure=True, **given):
+            port = port_in(settings, "PLAINTEXT")
+            of_clients, *of_nodes = settings["listeners"].split(",")
+            assert of_clients == f"PLAINTEXT://{listens}:{port}"
+            assert all(listener.partition("://")[2].startswith(f"{HOST}:") for listener in of_nodes)
+            assert settings["advertised.listeners"].split(",")[0] == f"PLAINTEXT://{told}:{port}"
+            config = NodeConfig.from_properties(settings)
+            assert config.advertised["NODES"].host == HOST
+
+
+def test_an_address_of_this_machine_alone_needs_nothing_more(tmp_path: Path) -> None:
+    [settings] = settings_of(tmp_path, host="localhost")
+    assert settings["listeners"].startswith("PLAINTEXT://localhost:0,")
+    assert "advertised.listeners" not in settings
+
+
+def test_other_machines_are_let_in_on_purpose_alone(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--host 0\.0\.0\.0: other machines reach it.*--secure.*--insecure"):
+        settings_of(tmp_path, host="0.0.0.0")
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"host": "a b"}, "--host 'a b' is no name or address"),
+        ({"host": "a..b"}, r"--host a\.\.b: no address is known for it"),
+        ({"host": "tür"}, "--host 'tür' is no name or address"),
+        ({"host": "0.0.0.0", "advertised_host": "0.0.0.0"}, "no client can connect to it"),
+        ({"advertised_host": "a,b"}, "--advertised-host 'a,b' is no name or address"),
+    ],
+)
+def test_a_host_that_cannot_be_meant_is_refused(tmp_path: Path, given: dict[str, str], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        settings_of(tmp_path, insecure=True, **given)
+
+
+def names_in(security: Path) -> set[str]:
+    from cryptography import x509
+
+    certificate = x509.load_pem_x509_certificate((security / "nodes.pem").read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return {str(name.value) for name in names}
+
+
+def test_certificates_name_the_host_that_clients_are_told(tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    security = tmp_path / "security"
+    settings_of(tmp_path, secure=True)
+    assert names_in(security) == {"localhost", HOST}
+    (security / "nodes.names").unlink()  # as an earlier release left it
+    before = (security / "authority.pem").read_bytes()
+    settings_of(tmp_path, secure=True)
+    assert (security / "authority.pem").read_bytes() == before
+    settings_of(tmp_path, secure=True, host="0.0.0.0", advertised_host="log.example.org")
+    assert names_in(security) == {"localhost", HOST, "log.example.org"}
+    before = (security / "authority.pem").read_bytes()
+    settings_of(tmp_path, secure=True)
+    assert (security / "authority.pem").read_bytes() == before, "the name is kept, so clients need no new file"
 
 
 def test_a_secured_cluster_has_secrets_that_its_owner_alone_reads(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.base.authorizers import STANDARD_AUTHORIZER
 from tidelog.base.errors import Code, ConfigError, KafkaError
 from tidelog.base.principals import Principal, Requester
 from tidelog.metadata.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
-from tidelog.metadata.configs.authorization import STANDARD_AUTHORIZER
 from tidelog.security.acl_authorizer import AclAuthorizer, AuthorizerSettings, authorizer_of
 from tidelog.security.acl_index import AclIndex
 from tidelog.security.authorizer import AllowEverything

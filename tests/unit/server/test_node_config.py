@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tidelog.base.authorizers import STANDARD_AUTHORIZER
 from tidelog.base.errors import ConfigError
 from tidelog.metadata.configs import BrokerSettings
-from tidelog.metadata.configs.authorization import STANDARD_AUTHORIZER
 from tidelog.metadata.listeners import Listener
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.transport.connections import ConnectionLimits

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
+from tidelog.base.authorizers import CLUSTER_ACTION_AUTHORIZER, STANDARD_AUTHORIZER
 from tidelog.metadata.configs.key import BOOLEAN, STRING, ConfigKey, keys_in
-
-STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-CLUSTER_ACTION_AUTHORIZER = "tidelog.ClusterActionAuthorizer"
-"""One of ours, which has no rules: `tidelog up` sets it."""
 
 AUTHORIZER_CLASS_NAME = ConfigKey(
     "authorizer.class.name",
