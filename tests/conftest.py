@@ -57,8 +57,15 @@ def start_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartNode]:
     """
     with ExitStack() as nodes:
 
-        def start(*, data_dir: Path | None = None, config: dict[str, str] | None = None, port: int = 0) -> NodeProcess:
-            node = NodeProcess(data_dir or tmp_path_factory.mktemp("node"), config=config or {}, port=port)
+        def start(
+            *,
+            data_dir: Path | None = None,
+            config: dict[str, str] | None = None,
+            port: int = 0,
+            is_open: bool = False,
+        ) -> NodeProcess:
+            home = data_dir or tmp_path_factory.mktemp("node")
+            node = NodeProcess(home, config=config or {}, port=port, is_open=is_open)
             nodes.callback(node.close)
             node.start()
             return node

@@ -168,7 +168,7 @@ def main(seconds: float, seed: int, *, requests_min: int = 0) -> int:
         config = {"group.min.session.timeout.ms": "1", "offsets.topic.num.partitions": "3"}
         if rng.random() < 0.5:
             config["slow.request.log.ms"] = "1"  # requests are timed and counted
-        node = NodeProcess(Path(directory) / "node", config=config)
+        node = NodeProcess(Path(directory) / "node", config=config, is_open=True)
         node.start()
         try:
             count = _throw(node, Thrower(rng), seconds, requests_min)

@@ -1,6 +1,6 @@
-"""What one is authorized to do, for clients that ask (KIP-430): everything, as without an authorizer in Apache Kafka.
+"""What one is authorized to do, for clients that ask (KIP-430): everything that is not for nodes alone.
 
-The numbers are what Apache Kafka 4.3 answers.
+The numbers are what Apache Kafka 4.3 answers without an authorizer, but for that.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from support.clients.wire_client import WireClient
 from support.load.group_member import wait_for_coordinator
 from support.nodes.node import NodeProcess
 from tidelog.base.errors import Code
+from tidelog.metadata.acls import AclOperation
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tidelog.wire.messages.api_15_describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -31,7 +32,7 @@ from tidelog.wire.messages.api_75_describe_topic_partitions import (
 TOPIC = "authorized"
 NOWHERE = "authorized-nowhere"
 UNASKED = -0x8000_0000
-OF_TOPIC, OF_GROUP, OF_CLUSTER = 3_576, 3_400, 8_096
+OF_TOPIC, OF_GROUP, OF_CLUSTER = 3_576, 3_400, 8_096 - (1 << AclOperation.CLUSTER_ACTION)
 
 
 @pytest.fixture

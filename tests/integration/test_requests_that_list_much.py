@@ -221,9 +221,16 @@ def joining(transactional_id: str, producer: InitProducerIdResponse, indexes: ra
     )
 
 
-def test_partitions_join_a_transaction_all_or_none(node_client: WireClient) -> None:
-    assert node_client.create_topic("long-joined", partitions=600).error_code == 0
-    producer = begun(node_client, "long-producer")
+@pytest.fixture
+def open_client(start_node: StartNode) -> Iterator[WireClient]:
+    """Of a node that takes it for another one."""
+    with WireClient(start_node(is_open=True).port) as client:
+        yield client
+
+
+def test_partitions_join_a_transaction_all_or_none(open_client: WireClient) -> None:
+    assert open_client.create_topic("long-joined", partitions=600).error_code == 0
+    producer = begun(open_client, "long-producer")
 
     def add(count: int, version: int) -> list[int]:
         one = joining("long-producer", producer, range(count))
@@ -236,7 +243,7 @@ def test_partitions_join_a_transaction_all_or_none(node_client: WireClient) -> N
                 v3_and_below_producer_epoch=producer.producer_epoch,
                 v3_and_below_topics=one.topics,
             )
-        answer = node_client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, request, AddPartitionsToTxnResponse)
+        answer = open_client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, request, AddPartitionsToTxnResponse)
         (topic,) = answer.results_by_topic_v3_and_below or answer.results_by_transaction[0].topic_results
         assert [row.partition_index for row in topic.results_by_partition] == list(range(count))
         return [row.partition_error_code for row in topic.results_by_partition]
@@ -245,7 +252,7 @@ def test_partitions_join_a_transaction_all_or_none(node_client: WireClient) -> N
     assert add(COUNT, 3) == refused
     assert add(COUNT, 5) == refused
     assert add(600, 3) == [Code.NONE] * 600
-    (described,) = node_client.ask(
+    (described,) = open_client.ask(
         ApiKey.DESCRIBE_TRANSACTIONS,
         0,
         DescribeTransactionsRequest(transactional_ids=["long-producer"]),
@@ -256,7 +263,7 @@ def test_partitions_join_a_transaction_all_or_none(node_client: WireClient) -> N
     verified.verify_only = True
     strangers = [joining(f"nobody-{number}", producer, range(1)) for number in range(COUNT)]
     request = AddPartitionsToTxnRequest(transactions=[*strangers, verified])
-    answer = node_client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 5, request, AddPartitionsToTxnResponse)
+    answer = open_client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 5, request, AddPartitionsToTxnResponse)
     told = {
         one.transactional_id: [row.partition_error_code for row in one.topic_results[0].results_by_partition]
         for one in answer.results_by_transaction

@@ -403,7 +403,7 @@ def test_how_long_deleted_files_stay(client: WireClient, tidy_node: NodeProcess)
 
 def test_listeners_come_and_go_beside_that_of_the_file(node: NodeProcess) -> None:
     def beside(port: int) -> str:
-        return f"PLAINTEXT://127.0.0.1:{node.port},BESIDE://127.0.0.1:{port}"
+        return f"PLAINTEXT://127.0.0.1:{node.port},NODES://127.0.0.1:0,BESIDE://127.0.0.1:{port}"
 
     def is_open(port: int) -> bool:
         try:
@@ -414,7 +414,9 @@ def test_listeners_come_and_go_beside_that_of_the_file(node: NodeProcess) -> Non
 
     port, other = free_ports("127.0.0.1", [None, None], avoid=[node.port])
     with WireClient(node.port) as client:
-        allowed = {"listener.security.protocol.map": set_to("PLAINTEXT:PLAINTEXT,BESIDE:PLAINTEXT")}
+        allowed = {
+            "listener.security.protocol.map": set_to("PLAINTEXT:PLAINTEXT,NODES:SASL_PLAINTEXT,BESIDE:PLAINTEXT")
+        }
         change(client, "1", {"listeners": set_to(beside(port)), **allowed}, kind=RESOURCE_BROKER)
         with WireClient(port) as late:
             assert described(late, "1", kind=RESOURCE_BROKER)["listeners"].value == beside(port)

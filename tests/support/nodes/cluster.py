@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
 from support.clients.wire_client import WireClient
 from support.fixtures.waiting import wait_until
 from support.nodes.server_process import ServerProcess
+from support.nodes.without_secret import without_secret
 from tidelog.base.errors import TidelogError
 from tidelog.base.ids import BrokerId
 from tidelog.cli.local_cluster import LocalCluster
@@ -40,9 +41,6 @@ PROMPT = {
 
 SIGNS_OF_A_BUG = ("Traceback", "a bug in Tidelog", "Task exception", "never retrieved", "CRITICAL")
 
-OF_SECRET = ("listener.security.protocol.map", "inter.broker.listener.name", "authorizer.class.name", "super.users")
-"""What `tidelog up` sets besides, so that its nodes log in to each other."""
-
 SETTLE_SECONDS_MAX = 60.0
 ASK_SECONDS_MAX = 5.0
 
@@ -53,7 +51,7 @@ class ClusterNode(ServerProcess):
     def __init__(self, cluster: LocalCluster, node_id: int) -> None:
         super().__init__(Path(cluster.data), node_id=node_id)
         file = Path(cluster.properties_file(node_id))
-        self.settings = _without_secret(parse_properties(file.read_text(), source=str(file)))
+        self.settings = without_secret(parse_properties(file.read_text(), source=str(file)))
         self.node_id = node_id
         self.is_paused = False
         self.directory = Path(cluster.directory(node_id))
@@ -111,13 +109,6 @@ class ClusterNode(ServerProcess):
         if self.is_running:
             self.stop()
         self.start()
-
-
-def _without_secret(settings: Mapping[str, str]) -> dict[str, str]:
-    """As a cluster of one's own has them: nodes do not log in, so that a test may ask what only nodes ask."""
-    kept = {key: value for key, value in settings.items() if "sasl" not in key and key not in OF_SECRET}
-    listeners = [one for one in settings["listeners"].split(",") if not one.startswith("NODES://")]
-    return kept | {"listeners": ",".join(listeners)}
 
 
 class Cluster:

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Protocol
 
 from support.nodes.server_process import NodeFailedError, ServerProcess
+from support.nodes.without_secret import without_secret
 from tidelog.base.errors import TidelogError
+from tidelog.cli.properties import format_properties
+from tidelog.cli.server import read_properties
 from tidelog.cli.up import Up
 
 
@@ -22,7 +25,12 @@ class StartNode(Protocol):
     """What the fixture `start_node` gives: it starts a node, which ends with the tests of the file at the latest."""
 
     def __call__(
-        self, *, data_dir: Path | None = None, config: dict[str, str] | None = None, port: int = 0
+        self,
+        *,
+        data_dir: Path | None = None,
+        config: dict[str, str] | None = None,
+        port: int = 0,
+        is_open: bool = False,
     ) -> NodeProcess: ...
 
 
@@ -32,12 +40,14 @@ class NodeProcess(ServerProcess):
     Attributes:
         data_dir: what `up` would be given by `--data`; the node's files are in `data_dir/node-1`.
         config: what it would be given by `--config` at each start; may be changed before `restart()`.
+        is_open: whether it takes from anybody what only nodes ask; else it does not, as with `up`.
     """
 
-    def __init__(self, data_dir: Path, *, config: dict[str, str], port: int = 0) -> None:
+    def __init__(self, data_dir: Path, *, config: dict[str, str], port: int = 0, is_open: bool = False) -> None:
         super().__init__(data_dir.parent, data_dir / "node-1")
         self.data_dir = data_dir
         self.config = config
+        self.is_open = is_open
         self.port = port
         self.log_path = data_dir.parent / f"{data_dir.name}.log"
         self.properties_path = data_dir / "node-1.properties"
@@ -71,11 +81,13 @@ class NodeProcess(ServerProcess):
             parent_fd=None,
         )
         try:
-            up.write_files()
+            (file,) = up.write_files()
         except TidelogError as error:
             with self.log_path.open("a") as log:
                 log.write(f"error: {error}\n")
             raise NodeFailedError(f"its settings cannot be written: {error}") from error
+        if self.is_open:
+            self.properties_path.write_text(format_properties(without_secret(read_properties(file))))
 
     def stop(self) -> None:
         """Stop it as an operator would, and wait until it has ended.
