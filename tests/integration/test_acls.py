@@ -12,6 +12,7 @@ from support.nodes.forked_command import run_command
 from support.nodes.server_process import ServerProcess
 from tidelog import AclBinding, AclBindingFilter, Admin, Code, KafkaError
 from tidelog.base.authorizers import STANDARD_AUTHORIZER
+from tidelog.cli.ports import free_ports
 
 READ_ORDERS = AclBinding("topic", "orders", "User:alice", "read")
 DENY_ALL = AclBinding("topic", "*", "User:mallory", "all", "deny")
@@ -48,6 +49,20 @@ def test_rules_come_and_go(node: ServerProcess) -> None:
         assert gone == sorted([OF_CLUSTER, READ_ORDERS])
         assert admin.describe_acls() == sorted([DENY_ALL, TEAM])
         assert admin.delete_acls([AclBindingFilter(operation="read")]) == []
+
+
+def test_a_listener_that_opens_early_goes_by_the_rules(node: ServerProcess) -> None:
+    """It serves like the other one, once the node is there."""
+    (port,) = free_ports("127.0.0.1", [None])
+    node.settings["listeners"] += f",ADMIN://127.0.0.1:{port}"
+    node.settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,ADMIN:PLAINTEXT"
+    node.settings["early.start.listeners"] = "CONTROLLER,ADMIN"
+    node.end()
+    node.start()
+    for bootstrap in (node.bootstrap, f"127.0.0.1:{port}"):
+        with Admin(bootstrap) as admin:
+            admin.create_acls([READ_ORDERS])
+            assert admin.describe_acls() == [READ_ORDERS]
 
 
 @pytest.mark.parametrize(

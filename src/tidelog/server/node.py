@@ -66,7 +66,7 @@ from tidelog.server.transactions.verification import TransactionVerification
 from tidelog.server.transport.authentication import Authentication
 from tidelog.server.transport.connections import Connections
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER
-from tidelog.server.transport.listeners import Listeners
+from tidelog.server.transport.listeners import EARLY, Listeners
 from tidelog.server.transport.node_logins import NodeLogins
 from tidelog.server.transport.node_networks import NodeNetworks
 from tidelog.wire import ConsistencyState
@@ -408,7 +408,7 @@ class Node:
         self._upkeep.start(TokenExpiry(self, BrokerSettings.of(self.config.static), self.clock).run())
         if member.lifecycle is not None:
             self._not_ready = "it starts: it waits for a controller to register it, or its logs are being opened"
-            await member.lifecycle.start()
+            await member.lifecycle.start(lambda: self.listeners.accept(EARLY))
             self._dynamic_configs.log_what_does_not_count(self.image)
             self.listeners.accept(BROKER)  # at once: others count on it, and one whose port refuses is taken for dead
             await self.broker.set_strays_aside()

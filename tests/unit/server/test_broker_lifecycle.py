@@ -293,6 +293,24 @@ def test_it_asks_to_lead_once_it_has_seen_its_own_registration_and_its_files_say
     run(scenario)
 
 
+def test_it_tells_once_it_knows_what_there_was_when_it_registered() -> None:
+    async def scenario(world: World) -> None:
+        told: list[bool] = []
+        world.hears(lambda _: LET_IN)
+        starting = asyncio.ensure_future(world.lifecycle.start(lambda: told.append(starting.done())))
+        await until(lambda: world.lifecycle.broker_epoch == EPOCH)
+        await asyncio.sleep(0.01)
+        assert not told
+        world.commit_registration()
+        await until(lambda: bool(told))
+        assert told == [False], "it may not lead yet"
+        world.commit_fence(EPOCH + 1, UNFENCED)
+        await starting
+        assert told == [False]
+
+    run(scenario)
+
+
 def test_while_its_logs_are_being_opened_it_is_heard_of_and_does_not_ask_to_lead() -> None:
     async def scenario(world: World) -> None:
         world.hears(lambda _: NOT_YET)

@@ -205,6 +205,15 @@ def test_what_is_shown_and_who_may_connect() -> None:
         ({"log.segment.byte": "100"}, "log.segment.bytes"),
         ({"num.partitions": "0"}, "num.partitions"),
         ({"authorizer.class.name": "a.b.Authorizer"}, "authorizer.class.name: 'a.b.Authorizer' is not allowed"),
+        ({"early.start.listeners": "ADMIN"}, "early.start.listeners: ADMIN is none of the listeners of this node"),
+        (
+            {
+                "early.start.listeners": "PLAINTEXT",
+                "authorizer.class.name": STANDARD_AUTHORIZER,
+                "super.users": "User:ANONYMOUS",
+            },
+            "early.start.listeners: CONTROLLER is missing",
+        ),
         ({"super.users": "User:admin"}, "super.users: there is no authorizer that would go by it"),
         (
             {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:admin"},
@@ -255,6 +264,21 @@ def test_a_broker_alone_and_a_controller_alone() -> None:
     broker = GOOD | voters | {"process.roles": "broker", "listeners": "PLAINTEXT://:9092", "node.id": "1"}
     config = NodeConfig.from_properties(broker)
     assert (config.controller_listeners, config.quorum.is_controller) == ((), False)
+
+
+@pytest.mark.parametrize(
+    ("named", "early"),
+    [
+        (None, set()),
+        ("", set()),
+        ("CONTROLLER", set()),
+        ("PLAINTEXT, CONTROLLER", {"PLAINTEXT"}),
+        ("PLAINTEXT", {"PLAINTEXT"}),
+    ],
+)
+def test_which_listeners_open_before_the_broker_may_lead(named: str | None, early: set[str]) -> None:
+    settings = GOOD if named is None else GOOD | {"early.start.listeners": named}
+    assert NodeConfig.from_properties(settings).early_listeners == early
 
 
 def test_nodes_that_log_in_have_to_be_super_users() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.base.authorizers import CLUSTER_ACTION_AUTHORIZER, STANDARD_AUTHORIZER
-from tidelog.metadata.configs.key import BOOLEAN, STRING, ConfigKey, keys_in
+from tidelog.metadata.configs.key import BOOLEAN, LIST, STRING, ConfigKey, keys_in
 
 AUTHORIZER_CLASS_NAME = ConfigKey(
     "authorizer.class.name",
@@ -26,6 +26,14 @@ ALLOW_EVERYONE_IF_NO_ACL_FOUND = ConfigKey(
     BOOLEAN,
     "false",
     "Whether everybody may do everything with a resource that no rule is about.",
+)
+EARLY_START_LISTENERS = ConfigKey(
+    "early.start.listeners",
+    LIST.or_none,
+    None,
+    "Names of listeners that open before the access rules are known; until then super users alone are answered there. "
+    "One of a broker opens when the broker is registered, the others when it may lead. Unless it is set, those of "
+    "controllers open early, and they alone.",
 )
 
 AUTHORIZATION_CONFIGS = keys_in(globals())

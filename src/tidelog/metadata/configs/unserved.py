@@ -236,10 +236,6 @@ UNSERVED_CONFIGS: tuple[ConfigKey[Any], ...] = (
         _key("sasl.oauthbearer.token.endpoint.url", STRING, None),
     ),
     *refused(
-        "listeners of controllers open at once, those of brokers once the access rules are known",
-        _key("early.start.listeners", LIST, None),
-    ),
-    *refused(
         "a principal is what authentication finds",
         _dynamic(
             "principal.builder.class",

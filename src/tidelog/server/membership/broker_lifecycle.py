@@ -109,8 +109,11 @@ class BrokerLifecycle(BrokerListener):
         self._wake = asyncio.Event()
         broker.add_listener(self)
 
-    async def start(self) -> None:
+    async def start(self, on_known: Callable[[], None] | None = None) -> None:
         """Register, and return once this broker may lead.
+
+        Args:
+            on_known: called before, when the image has all up to its registration.
 
         Raises:
             TidelogError: it is not taken in; the text says why and what to do.
@@ -120,7 +123,14 @@ class BrokerLifecycle(BrokerListener):
         await self._register(self._config.broker_registration_timeout_ms)
         self._tasks.start(self._live())
         self._tasks.start(self._watch_leader())
+        if on_known is not None:
+            self._tasks.start(self._tell_known(on_known))
         await self._let_in
+
+    async def _tell_known(self, on_known: Callable[[], None]) -> None:
+        assert self.broker_epoch is not None
+        await self._broker.applied(Offset(self.broker_epoch + 1))
+        on_known()
 
     async def shut_down(self) -> None:
         """Have all that this broker leads led by others; return when they do, or when nobody can see to it in time."""

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from socket import gethostname
 
+from tidelog.base.authorizers import STANDARD_AUTHORIZER
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId
-from tidelog.metadata.configs import ConfigValues, broker_values
+from tidelog.metadata.configs import ConfigValues, authorization, broker_values
 from tidelog.metadata.configs import broker as keys
 from tidelog.metadata.configs import cluster as cluster_keys
 from tidelog.metadata.configs.key import INT64_MAX, ConfigKey
@@ -42,6 +43,7 @@ class NodeConfig:
         controller_listeners: for the quorum; empty for a node that is only a broker.
         queued_request_bytes_max: of requests that have come in part; `node_…` of those of other nodes.
         queued_answer_bytes_max: of answers that were not taken.
+        early_listeners: the names of those for clients and brokers that open before the broker may lead.
         advertised: what clients are told, by listener name; a listener that is not in it is told as it is.
         quorum: its share in the metadata quorum.
         log_directories: absolute or relative to the process.
@@ -57,6 +59,7 @@ class NodeConfig:
     inter_broker_listener_name: str
     protocols: Mapping[str, str]
     quorum: QuorumConfig
+    early_listeners: frozenset[str]
     advertised: Mapping[str, Listener]
     rack: str | None
     log_directories: tuple[str, ...]
@@ -131,6 +134,7 @@ class NodeConfig:
             inter_broker_listener_name=inter_broker,
             protocols=protocols,
             quorum=read_quorum_config(values, node_id, controller_listeners, listener_name),
+            early_listeners=_early_listeners(values, broker_listeners, controller_listeners),
             advertised=advertised,
             rack=values[keys.BROKER_RACK],
             log_directories=log_directories,
@@ -249,6 +253,27 @@ def _check_inter_broker_protocol(values: ConfigValues, listeners: tuple[Listener
             f"listeners: none is named {name}, so brokers would ask this one on {first} by {theirs}, and {first} "
             f"speaks {spoken}: set inter.broker.listener.name={first} on all brokers, or add a listener {name}"
         )
+
+
+def _early_listeners(
+    values: ConfigValues, of_brokers: tuple[Listener, ...], of_controllers: tuple[Listener, ...]
+) -> frozenset[str]:
+    """Of brokers. Those of controllers open early in any case: no rule is known before they have elected one."""
+    key = authorization.EARLY_START_LISTENERS
+    named = values[key]
+    if named is None:
+        return frozenset()
+    there = [one.name for one in (*of_brokers, *of_controllers)]
+    for name in named:
+        if name not in there:
+            raise ConfigError(f"{key.name}: {name} is none of the listeners of this node, which are {', '.join(there)}")
+    for listener in of_controllers:
+        if listener.name not in named and values[authorization.AUTHORIZER_CLASS_NAME] == STANDARD_AUTHORIZER:
+            raise ConfigError(
+                f"{key.name}: {listener.name} is missing: controllers elect one of them there, before whom there are "
+                "no access rules; add it, or leave the setting out"
+            )
+    return frozenset(named).intersection(one.name for one in of_brokers)
 
 
 def _advertised(

@@ -38,6 +38,8 @@ IDLE_CHECK_INTERVAL_MS_MAX = 15_000
 SWEPT_AT_ONCE = 500
 
 CLIENTS, NODES = "clients", "nodes"
+EARLY = "early"
+"""Those listeners of a broker that open before it may lead: `early.start.listeners`."""
 
 
 class FrameHandler(Protocol):
@@ -81,7 +83,7 @@ class Listeners:
             NODES: ConnectionMemory(config.node_queued_request_bytes_max, config.queued_answer_bytes_max, clock),
         }
         self._bound: dict[str, Listener] = {}
-        self._acceptors: dict[str, list[Listening]] = {BROKER: [], CONTROLLER: []}
+        self._acceptors: dict[str, list[Listening]] = {EARLY: [], BROKER: [], CONTROLLER: []}
         self._dispatchers: dict[str, FrameHandler] = {}
         self._beside: dict[str, Listener] = {}  # those that the file does not name
         self._acceptors_beside: dict[str, Listening] = {}
@@ -113,7 +115,8 @@ class Listeners:
         roles = ((BROKER, self._config.broker_listeners), (CONTROLLER, self._config.controller_listeners))
         for role, listeners in roles:
             for listener in listeners:
-                self._acceptors[role].append(self._listen(role, listener))
+                opens = EARLY if listener.name in self._config.early_listeners else role
+                self._acceptors[opens].append(self._listen(role, listener))
                 port = self._bound[listener.name].port
                 if not listener.is_local and not self._networks.asks_who_connects(listener.name):
                     logger.warning(
@@ -206,7 +209,7 @@ class Listeners:
         return role if role == CONTROLLER or is_shared else INTER_BROKER
 
     def accept(self, role: str) -> None:
-        """Let those in who connect to the listeners of a role."""
+        """Let those in who connect to the listeners of a role, or to those of brokers that open EARLY."""
         for acceptor in self._acceptors[role]:
             acceptor.start()
         if role == BROKER:
