@@ -110,6 +110,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     # Nothing a test starts may leave this machine, or use what the user's shell happens to say.
-    for name in ("TIDELOG_BOOTSTRAP", "JAVA_TOOL_OPTIONS"):
+    for name in (
+        *("TIDELOG_BOOTSTRAP", "TIDELOG_COMMAND_CONFIG", "TIDELOG_PROFILE", "TIDELOG_CONFIG"),
+        "JAVA_TOOL_OPTIONS",
+    ):
         os.environ.pop(name, None)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from support.fixtures.guarded_api import codes_in, request_of
 from support.fixtures.waiting import wait_until
 from support.nodes.background_command import BackgroundCommand
 from support.nodes.cluster import Cluster
+from support.nodes.forked_command import run_command
 from tidelog import (
     AclBinding,
     AclBindingFilter,
@@ -233,3 +235,35 @@ def test_nodes_of_an_earlier_release_learn_to_log_in(tmp_path: Path, nodes: int)
         assert started.command.stop() == 0
     finally:
         started.command.close()
+
+
+def test_a_secured_cluster_says_how_to_be_its_admin_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cryptography")
+    monkeypatch.setenv("TIDELOG_CONFIG", str(tmp_path / "config.toml"))
+    arguments = ["up", "--secure", "--host", "0.0.0.0", "--advertised-host", "localhost", "--port", "0"]
+    started = BackgroundCommand(tmp_path / "up.log", *arguments, "--data", str(tmp_path / "data"))
+    try:
+        assert re.fullmatch(r"localhost:\d+", started.bootstrap)
+        (command,) = re.findall(r"^profile tidelog (.*)$", started.said, re.MULTILINE)
+        assert run_command(shlex.split(command), timeout=60).returncode == 0
+        assert (tmp_path / "config.toml").stat().st_mode & 0o077 == 0
+        made = run_command(["topics", "create", "t", "--profile", "local"], timeout=60)
+        assert (made.returncode, made.stderr) == (0, "")
+        assert started.stop() == 0
+    finally:
+        started.close()
+
+
+def test_other_machines_are_let_in_without_security_on_purpose(tmp_path: Path) -> None:
+    arguments = ["up", "--host", "0.0.0.0", "--advertised-host", "localhost", "--port", "0"]
+    refused = run_command([*arguments, "--data", str(tmp_path / "data")], timeout=60)
+    assert refused.returncode == 2
+    assert "other machines reach it" in refused.stderr
+    started = BackgroundCommand(tmp_path / "up.log", *arguments, "--insecure", "--data", str(tmp_path / "data"))
+    try:
+        with Admin(started.bootstrap) as admin:
+            assert [one.host for one in admin.describe_cluster().brokers] == ["localhost"]
+        assert "other machines reach port" in started.log
+        assert started.stop() == 0
+    finally:
+        started.close()

@@ -46,6 +46,12 @@ COMMANDS: dict[str, str | dict[str, str]] = {
         "describe": "tidelog.cli.configs:DescribeConfigs",
         "alter": "tidelog.cli.configs:AlterConfigs",
     },
+    "profiles": {
+        "list": "tidelog.cli.profiles:ListProfiles",
+        "show": "tidelog.cli.profiles:ShowProfile",
+        "add": "tidelog.cli.profiles:AddProfile",
+        "remove": "tidelog.cli.profiles:RemoveProfile",
+    },
     "acls": {
         "list": "tidelog.cli.acls:ListAcls",
         "allow": "tidelog.cli.acls:AllowAcls",
@@ -117,6 +123,7 @@ GROUP_HELP = {
     "losses": "See which records the cluster has lost, or may have, and who may still hold them.",
     "transactions": "See which transactions are open, and abort those that hang.",
     "configs": "See and change the settings of topics and brokers.",
+    "profiles": "Give names to what commands connect with.",
     "acls": "See and change who may do what.",
     "users": "See and change who connects with a SCRAM password.",
     "quotas": "See and change what clients may do in a second.",

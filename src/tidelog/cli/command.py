@@ -13,13 +13,12 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
-from click.core import ParameterSource
 
 from tidelog.base.errors import ConfigError, TidelogError
+from tidelog.cli.client_settings import client_arguments, client_options
 from tidelog.cli.output import LiveRows, Rows, Sections, print_live, print_rows, print_sections
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 CONTEXT_SETTINGS = {"help_option_names": ["--help", "-h"], "max_content_width": 120}
 
 _PARAMETER = "tidelog.cli.parameter"
-_CLIENT_FILE = "tidelog.cli.command_config"
 
 
 class Command(Protocol):
@@ -75,23 +73,6 @@ def bootstrap_option() -> Any:
         show_envvar=True,
         metavar="HOST:PORT,…",
         help="Brokers to ask first.",
-    )
-
-
-def _client_file_option() -> click.Option:
-    """Of every command that connects: nobody has to pass it on, `client_arguments` finds it."""
-
-    def remember(context: click.Context, _: click.Parameter, path: str | None) -> None:
-        context.meta[_CLIENT_FILE] = path
-
-    return click.Option(
-        ["--command-config"],
-        envvar="TIDELOG_COMMAND_CONFIG",
-        show_envvar=True,
-        metavar="FILE",
-        expose_value=False,
-        callback=remember,
-        help="A file of Kafka's client properties, as security.protocol and what belongs to it.",
     )
 
 
@@ -152,7 +133,7 @@ def to_click(name: str, command_class: type[Command]) -> click.Command:
     for field in fields:
         params.append(field.metadata[_PARAMETER].make(field.name))
         if field.name == "bootstrap":
-            params.append(_client_file_option())
+            params += client_options()
     return click.Command(
         name,
         params=params,
@@ -215,47 +196,6 @@ def open_admin(bootstrap: str, timeout: float, log_level: str) -> Admin:
 
 def timeout_ms(timeout: float) -> int:
     return round(timeout * 1_000)
-
-
-def client_arguments(bootstrap: str, client: Literal["admin", "consumer", "producer"], **own: Any) -> dict[str, Any]:
-    """What a command makes a client with: what it says itself, and behind that its `--command-config`.
-
-    Args:
-        bootstrap: the command's; `bootstrap.servers` of the file takes its place, unless it was given.
-        own: arguments of the client.
-
-    Raises:
-        ConfigError: the file cannot be read, or holds what cannot be meant. Names it and the key.
-    """
-    arguments: dict[str, Any] = {}
-    context = click.get_current_context(silent=True)
-    path = None if context is None else context.meta.get(_CLIENT_FILE)
-    if context is not None and path is not None:
-        arguments = _read_client_file(path, client)
-        is_given = context.get_parameter_source("bootstrap") is not ParameterSource.DEFAULT
-        bootstrap = bootstrap if is_given else arguments.get("bootstrap_servers", bootstrap)
-    return {**arguments, **own, "bootstrap_servers": bootstrap}
-
-
-def _read_client_file(path: str, client: str) -> dict[str, Any]:
-    import logging
-
-    from tidelog.cli.properties import parse_properties
-    from tidelog.client import kafka_settings
-
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigError(f"--command-config {path}: it cannot be read: {reason}") from None
-    spelling = kafka_settings.Spelling(f"{path}: ")
-    given = parse_properties(text, source=path)
-    found = kafka_settings.client_settings(given, consumer=client != "producer", spelling=spelling)
-    for warning in found.warnings:
-        logging.getLogger("tidelog.cli").warning("%s", warning)
-    if client == "admin":
-        return kafka_settings.admin_settings(found.arguments)
-    return kafka_settings.client_arguments(found.arguments)
 
 
 def start_logging(level: str) -> None:

@@ -10,11 +10,11 @@ import click
 
 from tidelog.base.errors import OffsetOutOfRangeError, TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
+from tidelog.cli.client_settings import client_arguments
 from tidelog.cli.command import (
     UsageError,
     argument,
     bootstrap_option,
-    client_arguments,
     log_level_option,
     option,
     start_logging,

@@ -13,11 +13,11 @@ import click
 
 from tidelog.base.errors import TidelogError
 from tidelog.base.losses import LossCause, ReplicaFate
+from tidelog.cli.client_settings import client_arguments
 from tidelog.cli.command import (
     UsageError,
     argument,
     bootstrap_option,
-    client_arguments,
     log_level_option,
     open_admin,
     option,

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from tidelog.base.errors import TidelogError
+from tidelog.cli.client_settings import client_arguments
 from tidelog.cli.command import (
     KeyValue,
     UsageError,
     argument,
     bootstrap_option,
-    client_arguments,
     log_level_option,
     option,
     output_option,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,7 @@ class Up:
     Prints `node id=I pid=PID port=PORT` for each node and then `ready bootstrap=HOST:PORT,…` when all of them serve.
     It listens on this machine alone, and asks clients nothing; --host lets other machines in.
     With --secure, clients log in over TLS; `admin --command-config FILE` is printed before `ready`, with what a client
-    needs to be the first user.
+    needs to be the first user, and after `profile` the command that gives it a name for --profile.
     In any case nodes log in to each other with a secret of this start: nobody else does what nodes do.
     Each node is a process of its own that keeps its files in DATA/node-I, over restarts, and dies with this command.
     With --disks, partitions lie in DATA/node-I.disk-1 and so on, each of which may fail by itself.
@@ -190,7 +191,12 @@ class Up:
                     print(f"node id={node.node_id} pid={node.pid} port={node.port}")
                     addresses.append(str(Address(told, node.port)))
                 if self.secure:
-                    print(f"admin --command-config {LocalSecurity(self.data).admin_file}")
+                    admin_file = LocalSecurity(self.data).admin_file
+                    print(f"admin --command-config {admin_file}")
+                    print(
+                        f"profile tidelog profiles add local --replace --command-config {shlex.quote(admin_file)} "
+                        f"--config bootstrap.servers={','.join(addresses)}"
+                    )
                 print(f"ready bootstrap={','.join(addresses)}", flush=True)
                 supervision.wait_until_told(on_ended)
 
