@@ -159,9 +159,15 @@ def test_offsets_are_compacted_and_the_same_afterwards(start_node: StartNode) ->
     node.stop()
 
 
+@pytest.fixture(scope="module")
+def open_node(start_node: StartNode) -> NodeProcess:
+    """It takes whoever asks it for another node."""
+    return start_node(is_open=True)
+
+
 @pytest.mark.parametrize("version", [1, 6])
-def test_transactions_have_a_coordinator_and_share_groups_have_none(shared_node: NodeProcess, version: int) -> None:
-    with WireClient(shared_node.port) as client:
+def test_transactions_have_a_coordinator_and_share_groups_have_none(open_node: NodeProcess, version: int) -> None:
+    with WireClient(open_node.port) as client:
 
         def found(key_type: int) -> int:
             request = (
