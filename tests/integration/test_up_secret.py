@@ -17,6 +17,7 @@ from support.fixtures.waiting import wait_until
 from support.nodes.background_command import BackgroundCommand
 from support.nodes.cluster import Cluster
 from support.nodes.forked_command import run_command
+from support.nodes.listening_ports import listening_ports
 from tidelog import (
     AclBinding,
     AclBindingFilter,
@@ -44,6 +45,7 @@ from tidelog.wire.messages.api_05_stop_replica import (
     StopReplicaTopicState,
 )
 from tidelog.wire.messages.api_10_find_coordinator import KEY_TYPE_SHARE
+from tidelog.wire.messages.api_80_add_raft_voter import AddRaftVoterResponse
 
 TOPIC = "orders"
 PARTITION = TopicPartition(TOPIC, PartitionIndex(0))
@@ -85,12 +87,7 @@ class UpCluster:
     @property
     def ports_of_nodes(self) -> set[int]:
         """All that they listen on, but those for clients."""
-        found = set()
-        for pid in self.command.pids.values():
-            sockets = {str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()}
-            rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
-            listening = [row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets]
-            found |= {int(address.partition(":")[2], 16) for address in listening}
+        found = {port for pid in self.command.pids.values() for port in listening_ports(pid)}
         return found - {int(address.rpartition(":")[2]) for address in self.command.bootstrap.split(",")}
 
 
@@ -191,6 +188,23 @@ def test_clients_and_operators_are_asked_nothing(cluster: UpCluster) -> None:
             assert raised.value.code == Code.SECURITY_DISABLED
         admin.create_topics([NewTopic("another", 3)])
         admin.delete_topics(["another"])
+
+
+def test_an_operator_does_not_become_a_node(cluster: UpCluster) -> None:
+    """By a password that nodes would take, or by being a voter that nodes would log in to."""
+    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_node="mine";'
+    key = "listener.name.nodes.plain.sasl.jaas.config"
+    with Admin(cluster.command.bootstrap) as admin:
+        for wanted in ({key: login}, {"listener.name.nodes.sasl.enabled.mechanisms": "SCRAM-SHA-256"}):
+            for resource in (ConfigResource("broker", "1"), ConfigResource("broker", "")):
+                with pytest.raises(KafkaError) as raised:
+                    admin.alter_configs({resource: wanted})
+                assert raised.value.code == Code.CLUSTER_AUTHORIZATION_FAILED
+        admin.alter_configs({ConfigResource("broker", "1"): {"log.cleaner.backoff.ms": "10000"}})
+    with WireClient(cluster.clients_port) as client:
+        voter = request_of(ApiKey.ADD_RAFT_VOTER, 0)
+        answer = client.ask(ApiKey.ADD_RAFT_VOTER, 0, voter, AddRaftVoterResponse)
+    assert answer.error_code == Code.CLUSTER_AUTHORIZATION_FAILED
 
 
 def test_the_secret_is_shown_nowhere(cluster: UpCluster) -> None:

@@ -7,9 +7,12 @@ from collections.abc import Collection
 from tidelog.base.principals import Principal, Requester
 from tidelog.metadata.acls import AclOperation, AclResourceType
 
+_OF_TOKENS = frozenset({AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS})
+"""On a user: whoever has its token is that user."""
+
 
 class ClusterActionAuthorizer:
-    """Implements `Authorizer`: denies CLUSTER_ACTION to whoever is no super user, and nothing else.
+    """Implements `Authorizer`: denies whoever is no super user CLUSTER_ACTION, and tokens of super users.
 
     Without it whoever reaches a listener may vote, register brokers, stop replicas and fetch as one of them. With it
     whoever is no node does at most what an operator may do.
@@ -18,17 +21,19 @@ class ClusterActionAuthorizer:
         super_users: the nodes.
     """
 
-    deniable = frozenset({AclOperation.CLUSTER_ACTION})
+    deniable = frozenset({AclOperation.CLUSTER_ACTION, *_OF_TOKENS})
 
     def __init__(self, super_users: Collection[Principal]) -> None:
         self._super_users = frozenset(super_users)
+        self._names = {str(principal) for principal in self._super_users}
 
     def authorize(
         self, requester: Requester, operation: AclOperation, resource_type: AclResourceType, name: str
     ) -> bool:
-        """Whether a requester may do this, whatever the resource."""
-        return operation is not AclOperation.CLUSTER_ACTION or requester.principal in self._super_users
+        """Whether a requester may do this."""
+        is_of_nodes = operation is AclOperation.CLUSTER_ACTION or (operation in _OF_TOKENS and name in self._names)
+        return not is_of_nodes or requester.principal in self._super_users
 
     def authorize_any(self, requester: Requester, operation: AclOperation, resource_type: AclResourceType) -> bool:
-        """As `authorize`."""
+        """As `authorize`: of most operations there is such a resource."""
         return self.authorize(requester, operation, resource_type, "")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from support.nodes.listening_ports import listening_ports
 from support.nodes.server_process import NodeFailedError, ServerProcess
 from support.nodes.without_secret import without_secret
 from tidelog.base.errors import TidelogError
@@ -55,13 +56,7 @@ class NodeProcess(ServerProcess):
     @property
     def ports(self) -> set[int]:
         """Every port that the node listens on: for clients, for controllers, for metrics. Linux only."""
-        sockets = set()
-        for entry in Path(f"/proc/{self.pid}/fd").iterdir():
-            with suppress(FileNotFoundError):  # closed by now
-                sockets.add(str(entry.readlink()))
-        rows = [line.split() for line in Path(f"/proc/{self.pid}/net/tcp").read_text().splitlines()[1:]]
-        listening = [row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets]
-        return {int(address.partition(":")[2], 16) for address in listening}
+        return listening_ports(self.pid)
 
     def write_settings(self) -> None:
         up = Up(

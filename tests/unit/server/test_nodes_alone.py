@@ -7,7 +7,8 @@ import pytest
 from support.fixtures.guarded_api import VERSIONS, GuardedApi, codes_in, request_of
 from support.fixtures.scripted_authorizer import ScriptedAuthorizer
 from tidelog.base.errors import Code
-from tidelog.base.principals import ANONYMOUS, Requester
+from tidelog.base.principals import ANONYMOUS, USER, Principal, Requester
+from tidelog.metadata import ResourceType
 from tidelog.metadata.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from tidelog.security.cluster_action_authorizer import ClusterActionAuthorizer
 from tidelog.server.api.apis import APIS
@@ -20,8 +21,18 @@ from tidelog.wire.messages.api_27_write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from tidelog.wire.messages.api_44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tidelog.wire.messages.api_51_alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 
 STRANGER, NODE = ClusterActionAuthorizer(()), ClusterActionAuthorizer((ANONYMOUS,))
+OF_NODE = ClusterActionAuthorizer((Principal(USER, "node"),))
 UNLESS = {ApiKey.OFFSET_FOR_LEADER_EPOCH: AclOperation.DESCRIBE, ApiKey.WRITE_TXN_MARKERS: AclOperation.ALTER}
 """What does as well as CLUSTER_ACTION, and everybody may."""
 
@@ -51,6 +62,7 @@ def test_whatever_asks_for_cluster_action_is_refused_to_strangers(key: ApiKey, v
     denying = Denying()
     GuardedApi(denying).ask(key, version, request_of(key, version), role=role)
     is_of_nodes = AclOperation.CLUSTER_ACTION in denying.operations and UNLESS.get(key) not in denying.operations
+    is_of_nodes |= key == ApiKey.ADD_RAFT_VOTER
 
     serving = GuardedApi(STRANGER)
     answer = serving.ask(key, version, request_of(key, version), role=role)
@@ -83,6 +95,62 @@ def test_whoever_may_alter_the_cluster_commits_nothing() -> None:
     serving = GuardedApi(ScriptedAuthorizer((AclOperation.ALTER, AclResourceType.CLUSTER, CLUSTER_NAME)))
     serving.ask(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest(markers=[marker]))
     assert not serving.requests
+
+
+@pytest.mark.parametrize("is_long", [False, True], ids=["short", "long"])
+@pytest.mark.parametrize(("user", "is_refused"), [("alice", False), ("node", True)])
+def test_a_stranger_gives_no_node_a_password(user: str, is_refused: bool, is_long: bool) -> None:
+    upsertion = ScramCredentialUpsertion(name=user, mechanism=1, iterations=4096, salt=b"s", salted_password=b"p")
+    request = AlterUserScramCredentialsRequest(upsertions=[upsertion], deletions=[])
+    for authorizer, is_denied in ((OF_NODE, is_refused), (ScriptedAuthorizer(allows_all=True), False)):
+        serving = GuardedApi(authorizer)
+        answer = serving.ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, request, is_long=is_long)
+        assert bool(serving.requests) is not is_denied
+        assert set(codes_in(answer)) == {Code.CLUSTER_AUTHORIZATION_FAILED if is_denied else Code.NONE}
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "is_refused"),
+    [
+        (ResourceType.BROKER, ["log.retention.ms", "listeners"], False),
+        (ResourceType.BROKER, ["log.retention.ms", "listener.name.nodes.plain.sasl.jaas.config"], True),
+        (ResourceType.BROKER, ["listener.name.beside.sasl.enabled.mechanisms"], True),
+        (ResourceType.BROKER, ["ssl.truststore.certificates"], True),
+        (ResourceType.BROKER, [f"k{number}" for number in range(257)], True),
+        (ResourceType.TOPIC, ["retention.ms"] * 257, False),
+    ],
+    ids=["others", "passwords", "mechanisms", "authorities", "too many to be settings", "of a topic"],
+)
+def test_a_stranger_does_not_change_how_nodes_log_in(kind: ResourceType, names: list[str], is_refused: bool) -> None:
+    configs = [AlterableConfig(name=name, config_operation=0, value="x") for name in names]
+    resources = [AlterConfigsResource(resource_type=kind, resource_name="1", configs=configs)]
+    request = IncrementalAlterConfigsRequest(resources=resources)
+    for authorizer, is_denied in (
+        (STRANGER, is_refused),
+        (NODE, False),
+        (ScriptedAuthorizer(allows_all=True), False),
+    ):
+        serving = GuardedApi(authorizer)
+        answer = serving.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
+        assert bool(serving.requests) is not is_denied
+        assert set(codes_in(answer)) == {Code.CLUSTER_AUTHORIZATION_FAILED if is_denied else Code.NONE}
+
+
+def test_a_stranger_makes_nobody_a_voter() -> None:
+    """The others would show it what they log in with."""
+    request = request_of(ApiKey.ADD_RAFT_VOTER, 0)
+    for authorizer, is_denied in ((STRANGER, True), (NODE, False), (ScriptedAuthorizer(allows_all=True), False)):
+        serving = GuardedApi(authorizer)
+        answer = serving.ask(ApiKey.ADD_RAFT_VOTER, 0, request)
+        assert answer.error_code == (Code.CLUSTER_AUTHORIZATION_FAILED if is_denied else Code.NONE)
+
+
+@pytest.mark.parametrize("operation", [AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS])
+def test_a_stranger_has_no_token_of_a_node(operation: AclOperation) -> None:
+    alice, node = Requester(Principal(USER, "alice"), "host"), Requester(Principal(USER, "node"), "host")
+    assert OF_NODE.authorize(alice, operation, AclResourceType.USER, "User:bob")
+    assert not OF_NODE.authorize(alice, operation, AclResourceType.USER, "User:node")
+    assert OF_NODE.authorize(node, operation, AclResourceType.USER, "User:node")
 
 
 def test_the_refusal_says_who_may_ask(caplog: pytest.LogCaptureFixture) -> None:

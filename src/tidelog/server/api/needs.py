@@ -20,6 +20,7 @@ from tidelog.server.api.authorization import (
     whole,
 )
 from tidelog.server.api.division import Division
+from tidelog.server.api.node_identity import USERS, VOTERS
 from tidelog.server.api.special_needs import (
     ADDED_PARTITIONS,
     ALTERED_CONFIGS,
@@ -45,7 +46,6 @@ from tidelog.server.api.special_needs import (
     STOPS,
     SUBSCRIPTION,
     TRANSACTION,
-    USERS,
     VISIBLE_TOPICS,
 )
 from tidelog.server.api.topics_of_groups import TopicsOfGroups
@@ -151,7 +151,7 @@ NEEDS: dict[int, Needs] = {
     ApiKey.SHARE_GROUP_DESCRIBE: (named_rows(DESCRIBE, GROUP), DESCRIBED_ASSIGNMENTS),
     ApiKey.SHARE_FETCH: (whole(READ, GROUP, "group_id"), InHandler("ShareReading, Acknowledgements")),
     ApiKey.SHARE_ACKNOWLEDGE: (whole(READ, GROUP, "group_id"), InHandler("Acknowledgements")),
-    ApiKey.ADD_RAFT_VOTER: (cluster(ALTER),),
+    ApiKey.ADD_RAFT_VOTER: (cluster(ALTER), VOTERS),
     ApiKey.REMOVE_RAFT_VOTER: (cluster(ALTER),),
     ApiKey.UPDATE_RAFT_VOTER: OF_NODES,
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: OF_NODES,

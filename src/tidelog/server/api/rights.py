@@ -12,6 +12,7 @@ from uuid import UUID
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import TopicId
+from tidelog.base.principals import USER, Principal, Requester
 from tidelog.metadata.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from tidelog.security.authorizer import ANYTHING
 from tidelog.wire.api import api
@@ -43,6 +44,16 @@ class Rights:
         self.image: MetadataImage = node.image
         self._authorizer = node.authorizer
         self._requester = context.requester
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether there are access rules, by which anything may be denied."""
+        return self._authorizer.deniable == ANYTHING
+
+    def is_node(self, user: str) -> bool:
+        """Whether a user of this name may do what nodes do."""
+        requester = Requester(Principal(USER, user), self._requester.host)
+        return self._authorizer.authorize(requester, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
 
     def may(self, operation: AclOperation, resource_type: AclResourceType, name: str = CLUSTER_NAME) -> bool:
         """Whether the requester may do this to the resource of this name."""
@@ -91,7 +102,7 @@ class Rights:
         if resource_type != AclResourceType.CLUSTER:
             named = f"{resource_type.name.lower().replace('_', ' ')} {str(shown)!r}"
         principal, host = self._requester.principal, self._requester.host
-        if self._authorizer.deniable != ANYTHING:
+        if not self.has_rules:
             return refusal(
                 CODES[resource_type], f"{principal} at {host} is none of the nodes, which alone ask for this"
             )

@@ -24,6 +24,7 @@ from tidelog.server.api.authorization import (
 )
 from tidelog.server.api.denied_answers import blank, denied_row, row_class
 from tidelog.server.api.division import Division, with_value
+from tidelog.server.api.node_identity import settings_denial
 from tidelog.server.api.rights import Rights
 from tidelog.wire.api import Api
 from tidelog.wire.messages.api_10_find_coordinator import KEY_TYPE_GROUP, KEY_TYPE_SHARE, KEY_TYPE_TRANSACTION
@@ -266,7 +267,10 @@ def _configs(operation: AclOperation) -> Rows:
         if kind is not None:
             return rights.denial(operation, kind, one.resource_name)
         if one.resource_type in set(ResourceType):
-            return rights.cluster_denial(operation)
+            error = rights.cluster_denial(operation)
+            if error is None and operation is AclOperation.ALTER_CONFIGS:
+                return settings_denial(rights, (config.name for config in one.configs), len(one.configs))
+            return error
         return None  # the handler knows no such type
 
     return Rows(denial)
@@ -505,31 +509,6 @@ def _stops(known: Api, handle: Handler) -> Handler:
 
 
 STOPS = Guard(_stops)
-
-
-# Users.
-
-
-def _users(known: Api, handle: Handler) -> Handler:
-    """Each user has a row in the answer, however often the request names it."""
-
-    def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
-        error = Rights(node, context).cluster_denial(AclOperation.ALTER)
-        if error is None:
-            return handle(node, request, context)
-        cls = row_class(known.response, "results")
-
-        def denied() -> Any:
-            users = dict.fromkeys(one.name for one in (*request.deletions, *request.upsertions))
-            rows = [blank(cls, user=user, error_code=error.code, error_message=str(error)) for user in users]
-            return blank(known.response, results=rows)
-
-        return node.executor.compute(denied) if context.is_long else denied()
-
-    return serve
-
-
-USERS = Guard(_users)
 
 
 # Losses.
