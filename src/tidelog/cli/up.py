@@ -194,7 +194,7 @@ class Up:
                     admin_file = LocalSecurity(self.data).admin_file
                     print(f"admin --command-config {admin_file}")
                     print(
-                        f"profile tidelog profiles add local --replace --command-config {shlex.quote(admin_file)} "
+                        f"profile tidelog profiles add local --command-config {shlex.quote(admin_file)} "
                         f"--config bootstrap.servers={','.join(addresses)}"
                     )
                 print(f"ready bootstrap={','.join(addresses)}", flush=True)
