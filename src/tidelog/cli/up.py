@@ -47,7 +47,7 @@ class Up:
     It listens on this machine alone, and asks clients nothing; --host lets other machines in.
     With --secure, clients log in over TLS; `admin --command-config FILE` is printed before `ready`, with what a client
     needs to be the first user, and after `profile` the command that gives it a name for --profile.
-    In any case nodes log in to each other with a secret of this start: nobody else does what nodes do.
+    In any case nodes log in to each other with a secret: nobody else does what nodes do.
     Each node is a process of its own that keeps its files in DATA/node-I, over restarts, and dies with this command.
     With --disks, partitions lie in DATA/node-I.disk-1 and so on, each of which may fail by itself.
 
