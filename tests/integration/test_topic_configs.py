@@ -452,12 +452,13 @@ def test_what_does_nothing_is_kept_and_told_of_once(node: NodeProcess) -> None:
         assert described(client, "1", kind=RESOURCE_BROKER)["num.io.threads"].value == "4"
 
 
-def test_what_is_not_served_is_refused_and_described_without_secrets(client: WireClient) -> None:
-    for key in ("rsm.config.s3.secret", "listener.name.outside.sasl.jaas.config"):
-        row = alter(client, "1", {key: set_to("hunter2")}, kind=RESOURCE_BROKER)
-        assert row.error_code == Code.INVALID_REQUEST
-        assert (row.error_message or "").startswith(f"{key}: the value is not allowed")
-        assert "hunter2" not in (row.error_message or "")
+def test_what_is_not_served_is_refused_and_described_without_secrets(client: WireClient, start_node: StartNode) -> None:
+    with WireClient(start_node(is_open=True).port) as operator:
+        for key in ("rsm.config.s3.secret", "listener.name.outside.sasl.jaas.config"):
+            row = alter(operator, "1", {key: set_to("hunter2")}, kind=RESOURCE_BROKER)
+            assert row.error_code == Code.INVALID_REQUEST
+            assert (row.error_message or "").startswith(f"{key}: the value is not allowed")
+            assert "hunter2" not in (row.error_message or "")
     client.create_topic("tiered")
     assert alter(client, "tiered", {"remote.storage.enable": set_to("true")}).error_code == Code.INVALID_CONFIG
     rows = described(client, "1", kind=RESOURCE_BROKER)
