@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
+from typing import TypeVar
 from uuid import UUID
 
 import pytest
@@ -15,7 +16,9 @@ from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, Topi
 from tidelog.base.principals import Principal
 from tidelog.metadata import MetadataDelta, MetadataDraft, MetadataImage, ResourceKey, ResourceType
 from tidelog.metadata.delegation_tokens import DelegationToken
+from tidelog.metadata.difference import records_between
 from tidelog.metadata.records import (
+    AccessControlEntryRecord,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
@@ -35,8 +38,12 @@ from tidelog.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
+    decode_record,
+    encode_record,
 )
 from tidelog.metadata.scram_credentials import ScramCredential
+
+K = TypeVar("K", bound=Hashable)
 
 EPOCH = LeaderEpoch(1)
 A, B = TopicId(UUID(int=10)), TopicId(UUID(int=11))
@@ -299,12 +306,18 @@ class Log:
         self.draw = data.draw
         self.topics: dict[int, int] = {}
         self.brokers: dict[int, int] = {}
+        self.acls: list[UUID] = []
+        self.users: set[tuple[str, int]] = set()
+        self.tokens: set[str] = set()
         self.next_topic = 1
         self.offset = 0
 
     def step(self) -> Iterator[object]:
-        number = self.draw(st.integers(0, 9))
+        number = self.draw(st.integers(0, 13))
         self.offset += 1
+        if number > 9:
+            yield from (self.rule, self.user, self.token, self.quota)[number - 10]()
+            return
         if number <= 1 or not self.topics:
             self.topics[self.next_topic] = self.draw(st.integers(1, 3))
             yield from topic(
@@ -351,6 +364,73 @@ class Log:
             yield FeatureLevelRecord(name="f", feature_level=self.draw(st.integers(0, 3)))
             yield ProducerIdsRecord(broker_id=1, broker_epoch=1, next_producer_id=self.offset * 1000)
 
+    def rule(self) -> Iterator[object]:
+        if self.acls and self.draw(st.booleans()):
+            chosen = self.draw(st.sampled_from(self.acls))
+            self.acls.remove(chosen)
+            yield RemoveAccessControlEntryRecord(id=chosen)
+        else:
+            self.acls.append(UUID(int=self.offset))
+            yield AccessControlEntryRecord(
+                id=UUID(int=self.offset),
+                resource_type=self.draw(st.sampled_from((2, 3))),
+                resource_name=self.draw(st.sampled_from(("a", "*"))),
+                pattern_type=self.draw(st.sampled_from((3, 4))),
+                principal="User:alice",
+                host="*",
+                operation=self.draw(st.sampled_from((2, 3))),
+                permission_type=self.draw(st.sampled_from((2, 3))),
+            )
+
+    def user(self) -> Iterator[object]:
+        """A password again is another one."""
+        chosen = self.draw(st.sampled_from(("alice", "bob"))), self.draw(st.sampled_from((1, 2)))
+        name, mechanism = chosen
+        if chosen in self.users and self.draw(st.booleans()):
+            self.users.remove(chosen)
+            yield RemoveUserScramCredentialRecord(name=name, mechanism=mechanism)
+        else:
+            self.users.add(chosen)
+            yield UserScramCredentialRecord(
+                name=name,
+                mechanism=mechanism,
+                salt=b"%d" % self.offset,
+                stored_key=b"stored",
+                server_key=b"server",
+                iterations=4096,
+            )
+
+    def token(self) -> Iterator[object]:
+        """One that is there already is renewed."""
+        chosen = self.draw(st.sampled_from(("x", "y", "z")))
+        if chosen in self.tokens and self.draw(st.booleans()):
+            self.tokens.remove(chosen)
+            yield RemoveDelegationTokenRecord(token_id=chosen)
+        else:
+            self.tokens.add(chosen)
+            yield DelegationTokenRecord(
+                owner="User:alice",
+                requester="User:bob",
+                renewers=self.draw(st.sampled_from(([], ["User:carol"]))),
+                issue_timestamp=1,
+                max_timestamp=999,
+                expiration_timestamp=self.offset,
+                token_id=chosen,
+            )
+
+    def quota(self) -> Iterator[object]:
+        """One that was never set may be taken back."""
+        user, client = (
+            QuotaEntityPart(kind, self.draw(st.sampled_from((None, "a")))) for kind in ("user", "client-id")
+        )
+        value = self.draw(st.none() | st.integers(1, 3))
+        yield ClientQuotaRecord(
+            entity=self.draw(st.sampled_from(([user], [client], [user, client], [client, user]))),
+            key=self.draw(st.sampled_from(("producer_byte_rate", "request_percentage"))),
+            value=float(value or 0),
+            remove=value is None,
+        )
+
 
 @given(st.data())
 def test_images_by_deltas_equal_the_image_by_replay(data: st.DataObject) -> None:
@@ -370,6 +450,32 @@ def test_images_by_deltas_equal_the_image_by_replay(data: st.DataObject) -> None
         assert then == as_it_was, "an image changed after it was taken"
 
 
+@given(st.data())
+def test_a_snapshot_and_the_log_behind_it_are_worth_the_whole_log(data: st.DataObject) -> None:
+    """Wherever the log is cut, and whichever snapshot the next one is made of: also for who had an older one."""
+    log = Log(data)
+    runs = [list(log.step()) for _ in range(data.draw(st.integers(1, 40)))]
+    images = [MetadataImage.empty()]
+    for number, run in enumerate(runs):
+        images.append(replayed(images[-1], *run, last_offset=number)[1])
+    cuts = data.draw(st.lists(st.integers(1, len(runs)), unique=True, max_size=4).map(sorted))
+    behind = images[data.draw(st.integers(0, min(cuts, default=0)))]
+    snapshot, begins = MetadataImage.empty(), 0
+    for cut in [*cuts, len(runs)]:
+        left = [record for run in runs[begins:cut] for record in run]
+        snapshot, begins = replayed(loaded(MetadataImage.empty(), snapshot), *left, last_offset=cut - 1)[1], cut
+        behind = loaded(behind, snapshot)
+        assert snapshot == behind == images[cut]
+
+
+def loaded(base: MetadataImage, snapshot: MetadataImage) -> MetadataImage:
+    """What whoever has `base` makes of a snapshot, by its bytes."""
+    if snapshot.last_offset is None:
+        return snapshot
+    records = [decode_record(encode_record(record)) for record in records_between(base, snapshot)]
+    return replayed(base, *records, last_offset=snapshot.last_offset)[1]
+
+
 def check_listing(delta: MetadataDelta, base: MetadataImage, image: MetadataImage) -> None:
     assert set(delta.created_topics) == image.topics_by_id.keys() - base.topics_by_id.keys()
     assert set(delta.deleted_topics) == base.topics_by_id.keys() - image.topics_by_id.keys()
@@ -381,3 +487,11 @@ def check_listing(delta: MetadataDelta, base: MetadataImage, image: MetadataImag
     for broker_id in base.brokers.keys() | image.brokers.keys():
         if base.brokers.get(broker_id) != image.brokers.get(broker_id):
             assert broker_id in delta.changed_brokers
+    assert _differing(base.acls, image.acls) <= delta.changed_acls
+    assert _differing(base.scram_credentials, image.scram_credentials) <= delta.changed_scram_users
+    assert _differing(base.delegation_tokens, image.delegation_tokens) <= delta.changed_delegation_tokens
+    assert base.client_quotas == image.client_quotas or delta.are_client_quotas_changed
+
+
+def _differing(before: Mapping[K, object], now: Mapping[K, object]) -> set[K]:
+    return {key for key in before.keys() | now.keys() if before.get(key) != now.get(key)}
