@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -69,9 +69,9 @@ async def token_client(
 class OneNode:
     """A node that knows the topic `flights`, of one partition, and clients of it."""
 
-    def __init__(self, world: SimulatedWorld) -> None:
+    def __init__(self, world: SimulatedWorld, properties: Mapping[str, str] | None = None) -> None:
         self.world = world
-        self.simulated = SimulatedNode(world.machine("node-1"), {"min.insync.replicas": "1"})
+        self.simulated = SimulatedNode(world.machine("node-1"), {"min.insync.replicas": "1", **(properties or {})})
 
     @property
     def node(self) -> Node:
@@ -104,9 +104,9 @@ class OneNode:
         await until(is_so)
 
 
-def play(story: Callable[[OneNode], Awaitable[None]]) -> None:
+def play(story: Callable[[OneNode], Awaitable[None]], properties: Mapping[str, str] | None = None) -> None:
     with SimulatedWorld(1) as world:
-        one = OneNode(world)
+        one = OneNode(world, properties)
 
         async def run() -> None:
             await one.simulated.start()

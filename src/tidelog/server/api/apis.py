@@ -32,6 +32,7 @@ from tidelog.server.api.gated_apis import (
     in_log_dirs,
     in_metadata,
     in_topic_partitions,
+    logs_in,
     moved,
     names_unknown,
     of_topics,
@@ -231,7 +232,7 @@ APIS: dict[int, ServedApi] = {
         are_denied=decided,
         division=orders("resources", "responses", orders=lambda one: 1 + len(one.configs)),
     ),
-    ApiKey.SASL_AUTHENTICATE: ServedApi("api_36_sasl_authenticate", (BROKER, CONTROLLER)),
+    ApiKey.SASL_AUTHENTICATE: ServedApi("api_36_sasl_authenticate", (BROKER, CONTROLLER), are_denied=logs_in),
     ApiKey.CREATE_PARTITIONS: ServedApi(
         "api_37_create_partitions",
         (BROKER, CONTROLLER),

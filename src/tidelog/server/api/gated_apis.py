@@ -156,3 +156,11 @@ def decided(node: ServerApi, request: Any) -> Iterator[bool]:
     for longer so: it has to have that metadata before it passes any answer on.
     """
     yield True
+
+
+def logs_in(node: ServerApi, request: Any) -> Iterator[bool]:
+    """By a user or a delegation token that may be known elsewhere by now, or be none any more.
+
+    A broker that is behind could only say that the password is wrong, after which clients give up: so it hangs up.
+    """
+    yield True
