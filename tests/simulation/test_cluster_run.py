@@ -38,6 +38,7 @@ OF_GROUPS = {"EpochsOfCommits", "GroupMakesProgress", "NoCommitLost", "OnePartit
 OF_SHARE_GROUPS = {
     "AcceptedOnce", "NewRecordsAreDelivered", "NoRecordSkipped", "OneMemberAtATime", "ShareGroupMakesProgress"
 }  # fmt: skip
+OF_SECURITY = {"RevokedStaysDenied"}
 CLIENTS = WorkloadPlan(
     partitions=1,
     producers=1,
@@ -64,7 +65,7 @@ def run_story(
 def test_nothing_breaks(seed: int) -> None:
     report = run_seed(seed, nodes=3 + seed % 3, minutes=MINUTES)
     assert report.broken == ()
-    others = OF_AN_ADMINISTRATOR | OF_TRANSACTIONS | OF_GROUPS | OF_SHARE_GROUPS
+    others = OF_AN_ADMINISTRATOR | OF_TRANSACTIONS | OF_GROUPS | OF_SHARE_GROUPS | OF_SECURITY
     assert INVARIANTS <= set(report.checks) <= INVARIANTS | others
     gc.collect()  # what a dead process left behind may not complain
 

@@ -365,10 +365,9 @@ class Log:
             yield ProducerIdsRecord(broker_id=1, broker_epoch=1, next_producer_id=self.offset * 1000)
 
     def rule(self) -> Iterator[object]:
-        if self.acls and self.draw(st.booleans()):
-            chosen = self.draw(st.sampled_from(self.acls))
-            self.acls.remove(chosen)
-            yield RemoveAccessControlEntryRecord(id=chosen)
+        if self.draw(st.booleans()) and self.acls:
+            place = self.draw(st.integers(0, len(self.acls) - 1))
+            yield RemoveAccessControlEntryRecord(id=self.acls.pop(place))
         else:
             self.acls.append(UUID(int=self.offset))
             yield AccessControlEntryRecord(

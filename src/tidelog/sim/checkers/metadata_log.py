@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -170,5 +171,5 @@ class CheckedMetadataLog:
 
 
 def _differences(one: MetadataImage, other: MetadataImage) -> Sequence[str]:
-    names = ("topics_by_name", "topics_by_id", "brokers", "controllers", "configs", "features", "next_producer_id")
+    names = (each.name for each in fields(MetadataImage))
     return [name for name in names if getattr(one, name) != getattr(other, name)]

@@ -24,6 +24,8 @@ from tidelog.sim.runs.cluster_plan import ClusterPlan, machine_of
 from tidelog.sim.runs.cluster_recorder import ClusterRecorder
 from tidelog.sim.runs.group_recorder import GroupRecorder
 from tidelog.sim.runs.group_workload import GroupWorkload
+from tidelog.sim.runs.security_plan import USERS_PORT
+from tidelog.sim.runs.security_workload import SecurityWorkload
 from tidelog.sim.runs.share_recorder import ShareRecorder
 from tidelog.sim.runs.share_workload import SHARE_GROUP, ShareWorkload
 from tidelog.sim.runs.story import Story
@@ -103,6 +105,7 @@ class ClusterStory(Story):
         )
         self._group = self._group_workload(bootstrap, client_world, world.rng.stream("group"))
         self._share_group = self._share_workload(nodes, bootstrap, client_world, world.rng.stream("share group"))
+        self._security = self._security_workload(world, world.rng.stream("security"))
         super().__init__(world, plan.nodes, CLUSTER_FAULTS, recorder)
 
     def _transactional_workload(
@@ -152,6 +155,19 @@ class ClusterStory(Story):
             recorder=ShareRecorder(self.recorder, nodes, SHARE_GROUP, plan, client_world.clock.now_ms),
         )
 
+    def _security_workload(self, world: SimulatedWorld, rng: SeededRng) -> SecurityWorkload | None:
+        plan = self.plan.security
+        if plan is None:
+            return None
+        return SecurityWorkload(
+            {node_id: Address(machine_of(node_id), USERS_PORT) for node_id in self.plan.broker_ids},
+            world.client_world(CLIENT),
+            plan,
+            replication_factor=self.plan.clients.replication_factor,
+            rng=rng,
+            recorder=self.recorder,
+        )
+
     @property
     def transactions(self) -> list[CopyTransaction] | None:
         """All that were begun; None in a run without any."""
@@ -168,6 +184,8 @@ class ClusterStory(Story):
         if self._share_group is not None:
             await self._share_group.prepare()
             self._share_group.start()
+        if self._security is not None:
+            self._security.start()
         self._workload.start()
         self._electing = asyncio.create_task(self._elect_where_nobody_leads())
         self._delivering = asyncio.create_task(self._late_stops.run())
@@ -199,11 +217,14 @@ class ClusterStory(Story):
                     await self._group.finish()
                 if self._share_group is not None:
                     await self._share_group.finish()
+                if self._security is not None:
+                    await self._security.finish()
         except TimeoutError:
             copying = None if self._transactions is None else self._transactions.waits_for()
             reading = None if self._group is None else self._group.waits_for()
             sharing = None if self._share_group is None else self._share_group.waits_for()
-            waiting = [self._workload.waits_for(), copying, reading, sharing, self._unsettled()]
+            securing = None if self._security is None else self._security.waits_for()
+            waiting = [self._workload.waits_for(), copying, reading, sharing, securing, self._unsettled()]
             waits_for = "; ".join(filter(None, waiting))
             self.recorder.look_at_all()
             self.recorder.expect(
@@ -217,6 +238,8 @@ class ClusterStory(Story):
             self.recorder.check_account()
             if self._transactions is not None:
                 self._transactions.recorder.check_books()
+            if self._security is not None:
+                await self._security.look_everywhere()
         self._electing.cancel()
         self._delivering.cancel()
         for node in self.nodes_by_id.values():

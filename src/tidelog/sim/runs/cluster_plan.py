@@ -8,6 +8,7 @@ from functools import partial
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.sim.node import CLIENT_PORT, CONTROLLER_PORT, INTERNAL_PORT
 from tidelog.sim.runs.group_plan import GroupPlan, draw_group_plan
+from tidelog.sim.runs.security_plan import USERS, USERS_PORT, SecurityPlan, draw_security_plan
 from tidelog.sim.runs.share_plan import SHARE_STATE, SharePlan, draw_share_plan
 from tidelog.sim.runs.transaction_plan import LATEST, TRANSACTION_STATE, TransactionPlan, draw_transaction_plan
 from tidelog.sim.runs.workload import WorkloadPlan, draw_plan
@@ -21,6 +22,8 @@ TRANSACTIONAL_SHARE = 0.3
 GROUP_SHARE = 0.2
 """Of runs, likewise."""
 SHARE_GROUP_SHARE = 0.1
+"""Of runs, likewise."""
+SECURITY_SHARE = 0.3
 """Of runs, likewise."""
 PARTED_MIN = 6
 """So many nodes are enough for controllers and brokers apart."""
@@ -48,6 +51,7 @@ class ClusterPlan:
         transactions: what clients do in transactions; None for nothing.
         group: what members of a consumer group do; None for nothing.
         share: what members of a share group do; None for nothing.
+        security: what an operator of users and rights does; None for nothing.
         partition_changes_max: of one decision of the controller; with few, controllers are deposed midway.
     """
 
@@ -68,6 +72,7 @@ class ClusterPlan:
     transactions: TransactionPlan | None = None
     group: GroupPlan | None = None
     share: SharePlan | None = None
+    security: SecurityPlan | None = None
 
     @property
     def node_ids(self) -> list[BrokerId]:
@@ -104,6 +109,10 @@ class ClusterPlan:
         """Of one node."""
         host = machine_of(node_id)
         clients_and_brokers = f"PLAINTEXT://{host}:{CLIENT_PORT},INTERNAL://{host}:{INTERNAL_PORT}"
+        protocols = "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        if self.security is not None:
+            clients_and_brokers += f",{USERS}://{host}:{USERS_PORT}"
+            protocols += f",{USERS}:SASL_PLAINTEXT"
         of_brokers = ("broker", clients_and_brokers) if node_id in self.broker_ids else None
         of_voters = ("controller", f"CONTROLLER://{host}:{CONTROLLER_PORT}") if node_id in self.voter_ids else None
         roles, listeners = zip(*filter(None, (of_brokers, of_voters)), strict=True)
@@ -111,7 +120,7 @@ class ClusterPlan:
             "process.roles": ",".join(roles),
             "listeners": ",".join(listeners),
             "inter.broker.listener.name": "INTERNAL",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": protocols,
             "controller.quorum.voters": ",".join(
                 f"{voter}@{machine_of(voter)}:{CONTROLLER_PORT}" for voter in self.voter_ids
             ),
@@ -135,6 +144,8 @@ class ClusterPlan:
             properties |= self.group.properties
         if self.share is not None:
             properties |= self.share.properties(factor, minimum)
+        if self.security is not None:
+            properties |= self.security.properties(is_broker=of_brokers is not None)
         if self.snapshot_bytes is not None:
             properties["metadata.log.max.record.bytes.between.snapshots"] = str(self.snapshot_bytes)
         return properties
@@ -186,4 +197,7 @@ def draw_cluster_plan(rng: SeededRng, nodes: int) -> ClusterPlan:
     rng_of_share_groups = rng.stream("share group")
     if rng_of_share_groups.random() < SHARE_GROUP_SHARE:
         plan = replace(plan, share=draw_share_plan(rng_of_share_groups))
+    rng_of_security = rng.stream("security")
+    if rng_of_security.random() < SECURITY_SHARE:
+        plan = replace(plan, security=draw_security_plan(rng_of_security))
     return plan

@@ -1,0 +1,108 @@
+"""Connections of users to brokers: each request goes to the very broker that is meant, with a token (KIP-1243)."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tidelog.base.errors import NetworkError, TidelogError
+from tidelog.base.ids import BrokerId, Offset
+from tidelog.client.cluster import World
+from tidelog.client.consistency import ConsistencyContextStore
+from tidelog.net.address import Address
+from tidelog.net.connection import Connection, ConnectionSettings, open_connection
+from tidelog.net.logins import PlainLogin, ScramLogin
+from tidelog.net.security import ConnectionSecurity, SaslLogin
+from tidelog.security.scram import ScramSecret
+from tidelog.sim.runs.security_plan import SCRAM, password_of
+from tidelog.wire import ConsistencyState
+from tidelog.wire.api import ApiKey, api
+from tidelog.wire.schema import layout_of
+
+REQUEST_MS = 8_000
+"""After that a request has no answer, and its connection is closed: longer than brokers wait for metadata."""
+
+
+class Answered(NamedTuple):
+    """What a broker said.
+
+    Attributes:
+        token: the metadata offset that it reflects; None where it does not say.
+    """
+
+    response: Any
+    token: Offset | None
+
+
+class UserConnections:
+    """See the module.
+
+    Args:
+        addresses: of the listener of each broker.
+        world: of the client.
+        store: what the users have seen, all of them together.
+    """
+
+    def __init__(self, addresses: Mapping[BrokerId, Address], world: World, store: ConsistencyContextStore) -> None:
+        self._addresses = addresses
+        self._world = world
+        self._store = store
+        self._open: dict[tuple[BrokerId, str], Connection] = {}
+        self._opening: dict[tuple[BrokerId, str], asyncio.Lock] = {}
+
+    async def ask(self, broker_id: BrokerId, user: str, request: object, version: int | None = None) -> Answered:
+        """Ask as a user of the files of the nodes, on a connection that stays.
+
+        Raises:
+            TidelogError: there is no answer. The connection is closed.
+        """
+        connection = await self._connection(broker_id, user)
+        response: type[Any] = api(ApiKey(layout_of(type(request)).api_key)).response
+        states: list[ConsistencyState | None] = []
+        try:
+            answer = await connection.send(
+                request, response, timeout_ms=REQUEST_MS, version=version, on_state=states.append
+            )
+        except TidelogError:
+            connection.close()
+            raise
+        state = states[-1] if states else None
+        return Answered(answer, None if state is None or state.token is None else Offset(state.token))
+
+    async def log_in(self, broker_id: BrokerId, user: str, password: str, *, by_token: bool = False) -> None:
+        """Log in by SCRAM, and hang up.
+
+        Raises:
+            SaslAuthenticationError: the broker knows of no such user, or of another password.
+            NetworkError: it says nothing.
+        """
+        secret = ScramSecret(SCRAM, user, password, by_token=by_token)
+        (await self._connect(broker_id, ScramLogin(secret, self._world.rng))).close()
+
+    async def _connection(self, broker_id: BrokerId, user: str) -> Connection:
+        async with self._opening.setdefault((broker_id, user), asyncio.Lock()):
+            found = self._open.get((broker_id, user))
+            if found is None or found.closed is not None:
+                found = await self._connect(broker_id, PlainLogin(user, password_of(user)))
+                self._open[broker_id, user] = found
+            return found
+
+    async def _connect(self, broker_id: BrokerId, login: SaslLogin) -> Connection:
+        security = ConnectionSecurity(None, login, self._world.rng)
+        settings = ConnectionSettings(
+            "security", connect_timeout_ms=REQUEST_MS, consistency=self._store, security=security
+        )
+        return await open_connection(self._world.network, self._addresses[broker_id], settings)
+
+    def close(self) -> None:
+        """All of them."""
+        for connection in self._open.values():
+            connection.close(NetworkError("the client is closed"))
+        self._open.clear()
+
+
+def token_password(hmac: bytes) -> str:
+    """By which a delegation token logs in (KIP-48)."""
+    return b64encode(hmac).decode()
