@@ -117,13 +117,13 @@ PLANTED: Mapping[str, PlantedInSecurity] = {
     ),
     "logins-from-the-past": PlantedInSecurity(
         "KIP-1243 T16",
-        "Whoever logs in is held against the users that the broker knows.",
+        "A login is compared with the users that the broker knows, whatever the client has seen.",
         _gate_without(_denials=_without_logins),
         WRITES_AND_RIGHTS,
     ),
     "rules-come-late": PlantedInSecurity(
         "KIP-1243 T3",
-        "The authorizer goes by the access rules of the image before the one that is published.",
+        "The authorizer goes by the access rules of the image before the published one.",
         _rules_of_the_image_before,
         WRITES_AND_RIGHTS,
         (),

@@ -12,7 +12,7 @@ from tidelog.server.api.request_context import Handler, RequestContext
 from tidelog.server.api.tokens import TokenGate
 from tidelog.server.node import Node
 from tidelog.wire import decode
-from tidelog.wire.api import Api
+from tidelog.wire.api import Api, ApiKey
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,16 @@ class TokenRules:
         stamps_own_writes: whether a broker that passes a change on waits for it before it answers, and so stamps it.
         waits_before_denials: whether requests beside the ten reads of the proposal wait where they would be denied.
         hangs_up: whether a broker that cannot say STALE_METADATA says nothing at all.
+        waits_before_permits: whether a broker with an authorizer waits before it allows something as well.
+        waits_before_logins: whether it waits before it says whether a password is right.
     """
 
     sends_tokens: bool = True
     stamps_own_writes: bool = True
     waits_before_denials: bool = True
     hangs_up: bool = True
+    waits_before_permits: bool = True
+    waits_before_logins: bool = True
 
     def weaken(self, node: Node) -> None:
         """Have a node that was made, and not started, go by these."""
@@ -44,6 +48,10 @@ class TokenRules:
                 dispatcher._tokens = gate = AnswersAllTheSame(node)
             if not self.waits_before_denials:
                 gate._denials = {}
+            if not self.waits_before_permits:
+                gate._authorized = frozenset()
+            if not self.waits_before_logins:
+                gate._denials.pop(ApiKey.SASL_AUTHENTICATE)
             return dispatcher
 
         node.listeners._new_dispatcher = weakened
@@ -80,3 +88,9 @@ OLD_TOKEN_RULES = {
     "answers-without-a-slot": TokenRules(hangs_up=False),
 }
 """Before KIP-1243; its text to the letter, twice; and an error that is left out where it has no place."""
+
+OLD_SECURITY_RULES = {
+    "permits-at-once": TokenRules(waits_before_permits=False),
+    "logins-at-once": TokenRules(waits_before_logins=False),
+}
+"""What the text has no word of: what is allowed, and who is let in, by what a broker knows."""

@@ -11,6 +11,7 @@ from support.stories.played_story import PlayedStory
 from support.stories.quorum_story import QuorumStory
 from support.stories.reader_story import ReaderStory
 from support.stories.replica_story import ReplicaStory
+from support.stories.security_story import SecurityStory
 from support.stories.share_story import ShareStory
 from support.stories.stop_story import StopStory
 from support.stories.token_story import TokenStory
@@ -21,6 +22,7 @@ KINDS: dict[str, type[PlayedStory[Any, Any]]] = {
     "brokers": StopStory,
     "quorum": QuorumStory,
     "nodes": TokenStory,
+    "secured": SecurityStory,
     "share": ShareStory,
 }
 

@@ -67,7 +67,7 @@ class TokenStory(PlayedStory[TokenRules, TokenWorld]):
 
     def _create(self, command: Command) -> None:
         (name,) = command.words
-        node_id, on = _running(command, self.world, command.options["at"]), self._node(command, command.options["on"])
+        node_id, on = running(command, self.world, command.options["at"]), self._node(command, command.options["on"])
 
         async def do() -> None:
             answer = await self.world.ask(node_id, create(name, on), None)
@@ -83,11 +83,11 @@ class TokenStory(PlayedStory[TokenRules, TokenWorld]):
         self.world.run(do())
 
     def _hold(self, command: Command) -> None:
-        self.world.run(self.world.hold(_running(command, self.world, command.words[0])))
+        self.world.run(self.world.hold(running(command, self.world, command.words[0])))
 
     def _delete(self, command: Command) -> None:
         (name,) = command.words
-        node_id = _running(command, self.world, command.options["at"])
+        node_id = running(command, self.world, command.options["at"])
 
         async def do() -> None:
             self.world.reads.on_deletion_begun(name)
@@ -105,7 +105,7 @@ class TokenStory(PlayedStory[TokenRules, TokenWorld]):
 
     def _ask(self, command: Command) -> None:
         letter, kind, *names = command.words
-        node_id = _running(command, self.world, letter)
+        node_id = running(command, self.world, letter)
         if kind not in REQUESTS:
             raise command.refuse(f"there is no such request. There are: {' '.join(REQUESTS)}")
         make, version = REQUESTS[kind]
@@ -140,7 +140,7 @@ class TokenStory(PlayedStory[TokenRules, TokenWorld]):
         self.world.reconnect()
 
     def _crash(self, command: Command) -> None:
-        self.world.crash(_running(command, self.world, command.words[0]))
+        self.world.crash(running(command, self.world, command.words[0]))
 
     def _start(self, command: Command) -> None:
         node_id = self._node(command, command.words[0])
@@ -158,7 +158,8 @@ class TokenStory(PlayedStory[TokenRules, TokenWorld]):
         return there[letter]
 
 
-def _running(command: Command, world: TokenWorld, letter: str) -> BrokerId:
+def running(command: Command, world: TokenWorld, letter: str) -> BrokerId:
+    """The node of that letter. Raises StoryError: it is not up."""
     there = {name_of(node_id): node_id for node_id, node in world.nodes.items() if node.node is not None}
     if letter not in there:
         raise command.refuse(f"no node {letter} is up. There are: {' '.join(there)}")

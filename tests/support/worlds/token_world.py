@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 from uuid import UUID
 from weakref import finalize
@@ -41,18 +41,29 @@ UNKNOWN = frozenset({Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID})
 class TokenWorld:
     """See the module. The first node is the active controller: the seed is one that brings that about.
 
+    Args:
+        properties: of a node beside those of all stories, by the name of its machine.
+
     Attributes:
         events: what the client was told.
         broken: the invariants that do not hold of it.
     """
 
-    def __init__(self, size: int, rules: TokenRules, *, snapshot_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        size: int,
+        rules: TokenRules,
+        *,
+        snapshot_bytes: int | None = None,
+        properties: Callable[[str], Mapping[str, str]] = lambda _: {},
+    ) -> None:
         self.rules = rules
+        self._properties = properties
         self.events: list[str] = []
         self.broken: list[str] = []
         self.reads = MetadataReads()
         self.known: set[str] = set()
-        self._store = ConsistencyContextStore()
+        self.store = ConsistencyContextStore()
         self._cut_off: dict[BrokerId, Offset] = {}  # with the end of its log then
         self._lacked: dict[BrokerId, Offset] = {}  # who was cut off once, and from where on
         self._topic_ids: dict[UUID, TopicId] = {}
@@ -66,7 +77,7 @@ class TokenWorld:
     def _begin(self, seed: int, size: int, snapshot_bytes: int | None) -> None:
         self._world = world = SimulatedWorld(seed)
         finalize(self, world.loop.close)
-        self._client = world.client_world(CLIENT)
+        self.client = world.client_world(CLIENT)
         cluster_id = ClusterId(uuid_text(world.rng.stream("cluster").uuid()))
         self.nodes = {
             node_id: self._new_node(node_id, size, cluster_id, snapshot_bytes)
@@ -87,6 +98,7 @@ class TokenWorld:
         if snapshot_bytes is not None:
             properties["metadata.log.max.record.bytes.between.snapshots"] = str(snapshot_bytes)
         machine = self._world.machine(f"node-{node_id}")
+        properties |= self._properties(machine.name)
         node = SimulatedNode(machine, properties, node_id=node_id, cluster_id=cluster_id)
         node.on_made = self.rules.weaken
         return node
@@ -152,10 +164,10 @@ class TokenWorld:
         """The answer; None where the node hung up. Tells what happened as far as it is no answer."""
         key = ApiKey(layout_of(type(request)).api_key)
         loop = asyncio.get_running_loop()
-        settings = ConnectionSettings("client", consistency=self._store if self.rules.sends_tokens else None)
+        settings = ConnectionSettings("client", consistency=self.store if self.rules.sends_tokens else None)
         began = loop.time()
         connection = await open_connection(
-            self._client.network, Address(self.nodes[node_id].machine.name, CLIENT_PORT), settings
+            self.client.network, Address(self.nodes[node_id].machine.name, CLIENT_PORT), settings
         )
         response: type[Any] = api(key).response
         try:
@@ -195,7 +207,7 @@ class TokenWorld:
         return node_id in self._lacked and _log(node).log_start_offset > self._lacked[node_id]
 
     def is_behind(self, node: Node) -> bool:
-        token = self._store.read().token
+        token = self.store.read().token
         return token is not None and (node.image.last_offset is None or node.image.last_offset < token)
 
 

@@ -58,7 +58,7 @@ class UserConnections:
         Raises:
             TidelogError: there is no answer. The connection is closed.
         """
-        connection = await self._connection(broker_id, user)
+        connection = await self.connect(broker_id, user)
         response: type[Any] = api(ApiKey(layout_of(type(request)).api_key)).response
         states: list[ConsistencyState | None] = []
         try:
@@ -81,7 +81,8 @@ class UserConnections:
         secret = ScramSecret(SCRAM, user, password, by_token=by_token)
         (await self._connect(broker_id, ScramLogin(secret, self._world.rng))).close()
 
-    async def _connection(self, broker_id: BrokerId, user: str) -> Connection:
+    async def connect(self, broker_id: BrokerId, user: str) -> Connection:
+        """The connection of a user, which is logged in by now. Raises as `open_connection`."""
         async with self._opening.setdefault((broker_id, user), asyncio.Lock()):
             found = self._open.get((broker_id, user))
             if found is None or found.closed is not None:
