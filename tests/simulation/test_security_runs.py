@@ -39,6 +39,7 @@ def test_nobody_is_served_by_what_was_before(security: SecurityPlan, faults: tup
     assert answered == (GATED_READS if security.has_authorizer else GATED_READS - {"DescribeAcls"})
     kinds = {"topic", "user", "quota", "delegation token", "group"}
     assert all(recorder.facts[f"{kind} written"] for kind in kinds)
+    assert recorder.facts["read of a controller"] > 5
     assert recorder.facts["login"] > 5 < recorder.facts["login refused"]
     if security.has_authorizer:
         assert recorder.facts["right used"] > 5 < recorder.facts["right denied"]

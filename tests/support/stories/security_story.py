@@ -23,7 +23,7 @@ from tidelog.sim.checkers.registers import Register, Registers, Sight
 from tidelog.sim.checkers.views import Broken
 from tidelog.sim.node import CLIENT_PORT, CONTROLLER_PORT
 from tidelog.sim.runs.security_plan import AUTHORIZER, SCRAM, USERS, USERS_PORT, password_of
-from tidelog.sim.runs.user_connections import UserConnections
+from tidelog.sim.runs.user_connections import Peer, UserConnections
 from tidelog.wire.messages.api_30_create_acls import AclCreation, CreateAclsRequest
 from tidelog.wire.messages.api_31_delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from tidelog.wire.messages.api_51_alter_user_scram_credentials import (
@@ -87,8 +87,7 @@ class SecurityStory(TokenStory):
 
     def _secured(self, command: Command) -> None:
         self._world = TokenWorld(len(command.words), self.rules, properties=properties_of)
-        addresses = {node_id: Address(node.machine.name, USERS_PORT) for node_id, node in self._world.nodes.items()}
-        self._users = UserConnections(addresses, self._world.client, self._world.store)
+        self._users = UserConnections(self._world.client, self._world.store)
 
     def _allow(self, command: Command) -> None:
         (name,) = command.words
@@ -141,7 +140,7 @@ class SecurityStory(TokenStory):
         self.world.run(do())
 
     def _connect(self, command: Command) -> None:
-        self.world.run(self.users.connect(running(command, self.world, command.words[0]), ALICE))
+        self.world.run(self.users.connect(self._peer(running(command, self.world, command.words[0])), ALICE))
 
     def _ask_as_alice(self, command: Command) -> None:
         letter, kind, name = command.words
@@ -153,7 +152,7 @@ class SecurityStory(TokenStory):
         make, version = REQUESTS[kind]
         begun, began, who = self._registers.begin_read(CONTEXT), self.world.now, name_of(node_id)
         try:
-            answered = await self.users.ask(node_id, ALICE, make(name), version)
+            answered = await self.users.ask(self._peer(node_id), ALICE, make(name), version)
         except NetworkError:
             self.world.events.append(f"{who} hangs up on {ALICE}{self.world.waited(began)}")
             return
@@ -173,7 +172,7 @@ class SecurityStory(TokenStory):
     async def _log_in_and_hear(self, node_id: BrokerId, word: str) -> None:
         begun, began, who = self._registers.begin_read(CONTEXT), self.world.now, name_of(node_id)
         try:
-            await self.users.log_in(node_id, BOB, word)
+            await self.users.log_in(self._peer(node_id), BOB, word)
         except SaslAuthenticationError:
             self.world.events.append(f"{who} refuses {BOB}{self.world.waited(began)}")
             sight = Sight(f"by {who} that {word!r} is wrong", lambda value: value != word)
@@ -184,6 +183,9 @@ class SecurityStory(TokenStory):
             self.world.events.append(f"{who} lets {BOB} in{self.world.waited(began)}")
             sight = Sight(f"by {who} that {word!r} is right", lambda value: value == word, is_grant=True)
         self._note(self._registers.on_answered(begun, {BOB: sight}))
+
+    def _peer(self, node_id: BrokerId) -> Peer:
+        return Peer(node_id, Address(self.world.nodes[node_id].machine.name, USERS_PORT))
 
     def _note(self, found: Iterable[Broken]) -> None:
         self.world.broken += [str(one) for one in found]

@@ -18,7 +18,7 @@ from tidelog.sim.faults.cluster_fault_injector import CLIENT, ClusterFaultInject
 from tidelog.sim.faults.cluster_faults import CLUSTER_FAULTS
 from tidelog.sim.faults.faults import Fault
 from tidelog.sim.faults.late_stops import LateStops
-from tidelog.sim.node import INTERNAL_PORT, SimulatedNode
+from tidelog.sim.node import CONTROLLER_PORT, INTERNAL_PORT, SimulatedNode
 from tidelog.sim.runs.cluster_operator import ClusterOperator
 from tidelog.sim.runs.cluster_plan import ClusterPlan, machine_of
 from tidelog.sim.runs.cluster_recorder import ClusterRecorder
@@ -32,6 +32,7 @@ from tidelog.sim.runs.story import Story
 from tidelog.sim.runs.transaction_plan import LATEST, TRANSACTION_STATE
 from tidelog.sim.runs.transaction_recorder import TransactionRecorder
 from tidelog.sim.runs.transactional_workload import TransactionalWorkload
+from tidelog.sim.runs.user_connections import Peer
 from tidelog.sim.runs.workload import Workload
 from tidelog.sim.supervised_node import SupervisedNode
 from tidelog.sim.world.rng import SeededRng
@@ -159,8 +160,12 @@ class ClusterStory(Story):
         plan = self.plan.security
         if plan is None:
             return None
+        brokers = [Peer(one, Address(machine_of(one), USERS_PORT)) for one in self.plan.broker_ids]
+        controllers = [
+            Peer(one, Address(machine_of(one), CONTROLLER_PORT), is_controller=True) for one in self.plan.voter_ids
+        ]
         return SecurityWorkload(
-            {node_id: Address(machine_of(node_id), USERS_PORT) for node_id in self.plan.broker_ids},
+            brokers + controllers,
             world.client_world(CLIENT),
             plan,
             replication_factor=self.plan.clients.replication_factor,

@@ -27,6 +27,7 @@ TOPIC, RULE, USER, QUOTA, TOKEN, GROUP = "topic", "access rule", "user", "quota"
 KINDS = (TOPIC, RULE, USER, QUOTA, TOKEN, GROUP)
 GROUP_SETTING = "consumer.session.timeout.ms"
 QUOTA_KEY = "producer_byte_rate"
+READS_OF_CONTROLLERS = frozenset(("DescribeAcls", "DescribeConfigs", "DescribeUserScramCredentials"))
 ANY = 1
 """Of types, operations and permissions in a filter."""
 NAMED_MAX = 20

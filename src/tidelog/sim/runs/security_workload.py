@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Sequence
 from itertools import count
 
 from tidelog.base.errors import Code, SaslAuthenticationError, TidelogError
 from tidelog.base.ids import BrokerId
 from tidelog.client.cluster import World
 from tidelog.client.consistency import ConsistencyContextStore
-from tidelog.net.address import Address
 from tidelog.sim.checkers.registers import BegunRegisterRead, Registers, Sight
 from tidelog.sim.faults.own_bugs import words_of
 from tidelog.sim.runs.cluster_recorder import ClusterRecorder
@@ -24,6 +23,7 @@ from tidelog.sim.runs.security_plan import OPERATOR, READER, USERS, SecurityPlan
 from tidelog.sim.runs.security_probes import PROBES, may_do
 from tidelog.sim.runs.security_reads import (
     KINDS,
+    READS_OF_CONTROLLERS,
     RULE,
     TOKEN,
     TOPIC,
@@ -34,7 +34,7 @@ from tidelog.sim.runs.security_reads import (
     gated_reads,
 )
 from tidelog.sim.runs.security_writes import name_of, next_value, password, resource_type_of, write_request
-from tidelog.sim.runs.user_connections import Answered, UserConnections, token_password
+from tidelog.sim.runs.user_connections import Answered, Peer, UserConnections, token_password
 from tidelog.sim.world.rng import SeededRng
 from tidelog.wire.messages.api_38_create_delegation_token import CreateDelegationTokenRequest
 from tidelog.wire.messages.api_40_expire_delegation_token import ExpireDelegationTokenRequest
@@ -50,6 +50,10 @@ KEPT_SHARE = 0.3
 """Of what was removed, to be made again by the same name."""
 MORE_SHARE = 0.4
 """How often one more of a kind is made, while there is room, and none that is there is changed."""
+CONTROLLER_SHARE = 0.3
+"""Of requests that controllers serve as well."""
+NOT_OF_CONTROLLERS = (CreateDelegationTokenRequest, ExpireDelegationTokenRequest)
+"""Changes that take somebody who is known."""
 FINAL_SECONDS_MAX = 5.0
 """In which each broker answers once all is healed and settled."""
 
@@ -81,7 +85,7 @@ class SecurityWorkload:
     """See the module.
 
     Args:
-        addresses: of the listener of each broker that asks who somebody is.
+        peers: the brokers, at the listeners that ask who somebody is; and the controllers.
         world: of the clients.
         plan: how much of what.
         replication_factor: of topics that are made.
@@ -91,7 +95,7 @@ class SecurityWorkload:
 
     def __init__(
         self,
-        addresses: Mapping[BrokerId, Address],
+        peers: Sequence[Peer],
         world: World,
         plan: SecurityPlan,
         *,
@@ -100,7 +104,8 @@ class SecurityWorkload:
         recorder: ClusterRecorder,
     ) -> None:
         self.registers = Registers()
-        self._broker_ids = sorted(addresses)
+        self._brokers = [peer for peer in peers if not peer.is_controller]
+        self._controllers = [peer for peer in peers if peer.is_controller]
         self._plan = plan
         self._replication_factor = replication_factor
         self._recorder = recorder
@@ -111,7 +116,7 @@ class SecurityWorkload:
         shared = ConsistencyContextStore()
 
         def client(context: str, store: ConsistencyContextStore, name: str) -> SecurityClient:
-            return SecurityClient(context, UserConnections(addresses, world, store), rng.stream(name))
+            return SecurityClient(context, UserConnections(world, store), rng.stream(name))
 
         self._operators = [client(CONTEXT, shared, f"operator {number}") for number in range(plan.operators)]
         self._readers = [client(CONTEXT, shared, f"reader {number}") for number in range(plan.readers)]
@@ -140,18 +145,18 @@ class SecurityWorkload:
         client = self._operators[0]
         client.connections.close()
         names = gated_reads(self._names)
-        for broker_id in self._broker_ids:
+        for broker in self._brokers:
             for name in names:
                 try:
                     async with asyncio.timeout(FINAL_SECONDS_MAX):
-                        is_answered = await self._ask(client, broker_id, name)
+                        is_answered = await self._ask(client, broker, name)
                 except TimeoutError:
                     is_answered = False
-                what = f"all is healed, and broker {broker_id} does not answer {name}"
+                what = f"all is healed, and {broker} does not answer {name}"
                 self._recorder.expect(is_answered, "Progress", what)
             for kind in (RULE, USER, TOKEN):
                 for register in (register for operator in self._operators for register in operator.live[kind]):
-                    await self._try(client, broker_id, register)
+                    await self._try(client, broker, register)
         for each in (*self._operators, *self._readers):
             each.connections.close()
 
@@ -233,15 +238,24 @@ class SecurityWorkload:
     async def _ask_for(self, client: SecurityClient, request: object) -> Answered | None:
         """The answer of any broker to a change; None unless it says that it is done."""
         try:
-            answered = await client.connections.ask(self._any(client), OPERATOR, request)
+            peer = self._any(client)
+            if client.rng.random() < CONTROLLER_SHARE and not isinstance(request, NOT_OF_CONTROLLERS):
+                peer = self._controllers[client.rng.randrange(0, len(self._controllers))]
+            answered = await client.connections.ask(peer, OPERATOR, request)
         except TidelogError:
             return None
         return None if codes_of(answered.response) else answered
 
     # Reading.
 
-    def _any(self, client: SecurityClient) -> BrokerId:
-        return self._broker_ids[client.rng.randrange(0, len(self._broker_ids))]
+    def _any(self, client: SecurityClient) -> Peer:
+        return self._brokers[client.rng.randrange(0, len(self._brokers))]
+
+    def _any_that_serves(self, client: SecurityClient, name: str) -> Peer:
+        """Controllers serve some of the reads as well (KIP-919)."""
+        if name not in READS_OF_CONTROLLERS or client.rng.random() >= CONTROLLER_SHARE:
+            return self._any(client)
+        return self._controllers[client.rng.randrange(0, len(self._controllers))]
 
     async def _read(self, client: SecurityClient) -> None:
         while not self._is_stopping.is_set():
@@ -253,7 +267,8 @@ class SecurityWorkload:
                 await self._look_at(client, SecurityRegister(kind, names[client.rng.randrange(0, len(names))]))
             else:
                 names = list(gated_reads(self._names))
-                await self._ask(client, self._any(client), names[client.rng.randrange(0, len(names))])
+                name = names[client.rng.randrange(0, len(names))]
+                await self._ask(client, self._any_that_serves(client, name), name)
 
     async def _look_at(self, client: SecurityClient, register: SecurityRegister) -> None:
         """By one of the reads that show it, or by what depends on it."""
@@ -261,14 +276,15 @@ class SecurityWorkload:
         if register.kind in (RULE, USER, TOKEN) and client.rng.random() < 0.6:
             await self._try(client, self._any(client), register)
         else:
-            await self._ask(client, self._any(client), names[client.rng.randrange(0, len(names))])
+            name = names[client.rng.randrange(0, len(names))]
+            await self._ask(client, self._any_that_serves(client, name), name)
 
-    async def _ask(self, client: SecurityClient, broker_id: BrokerId, name: str) -> bool:
+    async def _ask(self, client: SecurityClient, peer: Peer, name: str) -> bool:
         """One of the reads, at one broker. Returns whether it was answered, and not refused."""
         read = gated_reads(self._names)[name]
         begun = self.registers.begin_read(client.context)
         try:
-            answered = await client.connections.ask(broker_id, OPERATOR, read.request)
+            answered = await client.connections.ask(peer, OPERATOR, read.request)
         except TidelogError:
             return False
         codes = set(codes_of(answered.response)) - {Code.UNKNOWN_TOPIC_OR_PARTITION, Code.LEADER_NOT_AVAILABLE}
@@ -276,51 +292,52 @@ class SecurityWorkload:
             self._recorder.facts[f"{name} refused"] += 1
             return False
         self._recorder.facts[f"{name} answered"] += 1
+        self._recorder.facts["read of a controller"] += peer.is_controller
         self._note(begun, read.sights(answered.response), answered)
         if name == "DescribeCluster":
             self._check_brokers(answered)
         return True
 
-    async def _try(self, client: SecurityClient, broker_id: BrokerId, register: SecurityRegister) -> None:
+    async def _try(self, client: SecurityClient, peer: Peer, register: SecurityRegister) -> None:
         """Do what the register allows, or forbids."""
         if register.kind == RULE:
-            await self._probe(client, broker_id, register)
+            await self._probe(client, peer, register)
         else:
-            await self._log_in(client, broker_id, register)
+            await self._log_in(client, peer, register)
 
-    async def _probe(self, client: SecurityClient, broker_id: BrokerId, register: SecurityRegister) -> None:
+    async def _probe(self, client: SecurityClient, peer: Peer, register: SecurityRegister) -> None:
         probes = PROBES[resource_type_of(register.name)]
         probe = probes[client.rng.randrange(0, len(probes))]
         begun = self.registers.begin_read(client.context)
         request, version = probe(register.name)
         try:
-            answered = await client.connections.ask(broker_id, READER, request, version)
+            answered = await client.connections.ask(peer, READER, request, version)
         except TidelogError:
             return
         may = may_do(codes_of(answered.response))
         if may is None:
             return
         self._recorder.facts["right used" if may else "right denied"] += 1
-        told = f"by broker {broker_id} that {READER} {'may' if may else 'may not'} ({type(request).__name__})"
+        told = f"by {peer} that {READER} {'may' if may else 'may not'} ({type(request).__name__})"
         sight = Sight(told, _allows if may else _forbids, is_grant=may)
         self._note(begun, {register: sight}, answered)
 
-    async def _log_in(self, client: SecurityClient, broker_id: BrokerId, register: SecurityRegister) -> None:
+    async def _log_in(self, client: SecurityClient, peer: Peer, register: SecurityRegister) -> None:
         """By a password that it has, or had."""
         values = [value for value in self.registers.values(register) if value is not None]
         value = values[client.rng.randrange(max(len(values) - 2, 0), len(values))]
         begun = self.registers.begin_read(client.context)
         secret = token_password(value) if isinstance(value, bytes) else password(register.name, value)
         try:
-            await client.connections.log_in(broker_id, register.name, secret, by_token=register.kind == TOKEN)
+            await client.connections.log_in(peer, register.name, secret, by_token=register.kind == TOKEN)
         except SaslAuthenticationError:
             self._recorder.facts["login refused"] += 1
-            sight = Sight(f"by broker {broker_id} that {value!r} is wrong", lambda other: other != value)
+            sight = Sight(f"by {peer} that {value!r} is wrong", lambda other: other != value)
         except TidelogError:
             return
         else:
             self._recorder.facts["login"] += 1
-            sight = Sight(f"by broker {broker_id} that {value!r} lets in", lambda other: other == value, is_grant=True)
+            sight = Sight(f"by {peer} that {value!r} lets in", lambda other: other == value, is_grant=True)
         self._note(begun, {register: sight})
 
     def _note(self, begun: BegunRegisterRead, sights: Sights, answered: Answered | None = None) -> None:

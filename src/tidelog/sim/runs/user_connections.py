@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tidelog.base.errors import NetworkError, TidelogError
@@ -36,29 +35,42 @@ class Answered(NamedTuple):
     token: Offset | None
 
 
+class Peer(NamedTuple):
+    """A node that is asked, as a broker or as a controller.
+
+    Attributes:
+        is_controller: its listener asks nobody who they are.
+    """
+
+    node_id: BrokerId
+    address: Address
+    is_controller: bool = False
+
+    def __str__(self) -> str:
+        return f"{'controller' if self.is_controller else 'broker'} {self.node_id}"
+
+
 class UserConnections:
     """See the module.
 
     Args:
-        addresses: of the listener of each broker.
         world: of the client.
         store: what the users have seen, all of them together.
     """
 
-    def __init__(self, addresses: Mapping[BrokerId, Address], world: World, store: ConsistencyContextStore) -> None:
-        self._addresses = addresses
+    def __init__(self, world: World, store: ConsistencyContextStore) -> None:
         self._world = world
         self._store = store
-        self._open: dict[tuple[BrokerId, str], Connection] = {}
-        self._opening: dict[tuple[BrokerId, str], asyncio.Lock] = {}
+        self._open: dict[tuple[Peer, str], Connection] = {}
+        self._opening: dict[tuple[Peer, str], asyncio.Lock] = {}
 
-    async def ask(self, broker_id: BrokerId, user: str, request: object, version: int | None = None) -> Answered:
+    async def ask(self, peer: Peer, user: str, request: object, version: int | None = None) -> Answered:
         """Ask as a user of the files of the nodes, on a connection that stays.
 
         Raises:
             TidelogError: there is no answer. The connection is closed.
         """
-        connection = await self.connect(broker_id, user)
+        connection = await self.connect(peer, user)
         response: type[Any] = api(ApiKey(layout_of(type(request)).api_key)).response
         states: list[ConsistencyState | None] = []
         try:
@@ -71,7 +83,7 @@ class UserConnections:
         state = states[-1] if states else None
         return Answered(answer, None if state is None or state.token is None else Offset(state.token))
 
-    async def log_in(self, broker_id: BrokerId, user: str, password: str, *, by_token: bool = False) -> None:
+    async def log_in(self, peer: Peer, user: str, password: str, *, by_token: bool = False) -> None:
         """Log in by SCRAM, and hang up.
 
         Raises:
@@ -79,23 +91,23 @@ class UserConnections:
             NetworkError: it says nothing.
         """
         secret = ScramSecret(SCRAM, user, password, by_token=by_token)
-        (await self._connect(broker_id, ScramLogin(secret, self._world.rng))).close()
+        (await self._connect(peer, ScramLogin(secret, self._world.rng))).close()
 
-    async def connect(self, broker_id: BrokerId, user: str) -> Connection:
+    async def connect(self, peer: Peer, user: str) -> Connection:
         """The connection of a user, which is logged in by now. Raises as `open_connection`."""
-        async with self._opening.setdefault((broker_id, user), asyncio.Lock()):
-            found = self._open.get((broker_id, user))
+        async with self._opening.setdefault((peer, user), asyncio.Lock()):
+            found = self._open.get((peer, user))
             if found is None or found.closed is not None:
-                found = await self._connect(broker_id, PlainLogin(user, password_of(user)))
-                self._open[broker_id, user] = found
+                login = None if peer.is_controller else PlainLogin(user, password_of(user))
+                found = self._open[peer, user] = await self._connect(peer, login)
             return found
 
-    async def _connect(self, broker_id: BrokerId, login: SaslLogin) -> Connection:
-        security = ConnectionSecurity(None, login, self._world.rng)
+    async def _connect(self, peer: Peer, login: SaslLogin | None) -> Connection:
+        security = None if login is None else ConnectionSecurity(None, login, self._world.rng)
         settings = ConnectionSettings(
             "security", connect_timeout_ms=REQUEST_MS, consistency=self._store, security=security
         )
-        return await open_connection(self._world.network, self._addresses[broker_id], settings)
+        return await open_connection(self._world.network, peer.address, settings)
 
     def close(self) -> None:
         """All of them."""
