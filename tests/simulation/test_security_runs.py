@@ -25,11 +25,12 @@ GATED_READS = {
     "DescribeAcls", "DescribeClientQuotas", "DescribeCluster", "DescribeConfigs", "DescribeDelegationToken",
     "DescribeLogDirs", "DescribeTopicPartitions", "DescribeUserScramCredentials", "ListConfigResources", "Metadata",
 }  # fmt: skip
+WITH_LOGINS = replace(SECURITY, nodes_log_in=True)
 WITHOUT_AUTHORIZER = replace(SECURITY, has_authorizer=False)
 
 
 @pytest.mark.parametrize(
-    ("security", "faults"), [(SECURITY, KILLS), (SECURITY, ISOLATIONS), (WITHOUT_AUTHORIZER, ISOLATIONS)]
+    ("security", "faults"), [(SECURITY, KILLS), (WITH_LOGINS, ISOLATIONS), (WITHOUT_AUTHORIZER, ISOLATIONS)]
 )
 def test_nobody_is_served_by_what_was_before(security: SecurityPlan, faults: tuple[Fault, ...]) -> None:
     recorder = run_security(security, faults, 1).recorder
@@ -49,7 +50,8 @@ def test_a_share_of_runs_has_users_and_of_these_some_have_rights() -> None:
     plans = [draw_cluster_plan(SeededRng(seed), 3) for seed in range(400)]
     found = [plan.security for plan in plans if plan.security is not None]
     assert SECURITY_SHARE - 0.1 < len(found) / len(plans) < SECURITY_SHARE + 0.1
-    assert {security.has_authorizer for security in found} == {True, False}
+    kinds = {(security.has_authorizer, security.nodes_log_in) for security in found}
+    assert kinds == {(has, log_in) for has in (True, False) for log_in in (True, False)}
 
 
 @pytest.mark.parametrize("name", sorted(PLANTED))

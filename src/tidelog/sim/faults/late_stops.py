@@ -15,6 +15,7 @@ from tidelog.base.ids import BrokerId
 from tidelog.base.ports import Network
 from tidelog.net.address import Address
 from tidelog.net.connection import ConnectionSettings, open_connection
+from tidelog.net.security import ConnectionSecurity
 from tidelog.server.node import Node
 from tidelog.sim.world.rng import SeededRng
 from tidelog.wire.messages.api_05_stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -32,16 +33,24 @@ class LateStops:
     Args:
         addresses: of the brokers.
         rng: for what comes when.
+        security: how nodes connect to each other.
 
     Attributes:
         delivered: how many came again and were answered.
     """
 
-    def __init__(self, network: Network, addresses: Mapping[BrokerId, Address], rng: SeededRng) -> None:
+    def __init__(
+        self,
+        network: Network,
+        addresses: Mapping[BrokerId, Address],
+        rng: SeededRng,
+        security: ConnectionSecurity | None = None,
+    ) -> None:
         self.delivered = 0
         self._network = network
         self._addresses = addresses
         self._rng = rng
+        self._security = security
         self._kept: list[tuple[BrokerId, StopReplicaRequest]] = []
 
     def listen_to(self, process: Node) -> None:
@@ -61,7 +70,7 @@ class LateStops:
         if not is_as_it_was:
             request = copy(request)
             request.controller_epoch, request.broker_epoch = NEWEST_CONTROLLER_EPOCH, NEWEST_BROKER_EPOCH
-        settings = ConnectionSettings("a late network", connect_timeout_ms=TIMEOUT_MS)
+        settings = ConnectionSettings("a late network", connect_timeout_ms=TIMEOUT_MS, security=self._security)
         try:
             connection = await open_connection(self._network, self._addresses[to], settings)
             try:

@@ -96,6 +96,7 @@ class ClusterStory(Story):
             client_world.network,
             {node_id: Address(machine_of(node_id), INTERNAL_PORT) for node_id in plan.broker_ids},
             world.rng.stream("late stops"),
+            None if plan.security is None else plan.security.node_security(world.rng.stream("logins of late stops")),
         )
         for node in nodes.values():
             node.on_made = self._late_stops.listen_to
@@ -162,7 +163,8 @@ class ClusterStory(Story):
             return None
         brokers = [Peer(one, Address(machine_of(one), USERS_PORT)) for one in self.plan.broker_ids]
         controllers = [
-            Peer(one, Address(machine_of(one), CONTROLLER_PORT), is_controller=True) for one in self.plan.voter_ids
+            Peer(one, Address(machine_of(one), CONTROLLER_PORT), is_controller=True, asks_who=plan.nodes_log_in)
+            for one in self.plan.voter_ids
         ]
         return SecurityWorkload(
             brokers + controllers,

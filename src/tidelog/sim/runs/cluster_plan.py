@@ -109,10 +109,10 @@ class ClusterPlan:
         """Of one node."""
         host = machine_of(node_id)
         clients_and_brokers = f"PLAINTEXT://{host}:{CLIENT_PORT},INTERNAL://{host}:{INTERNAL_PORT}"
-        protocols = "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        protocols = dict.fromkeys(("PLAINTEXT", "INTERNAL", "CONTROLLER"), "PLAINTEXT")
         if self.security is not None:
             clients_and_brokers += f",{USERS}://{host}:{USERS_PORT}"
-            protocols += f",{USERS}:SASL_PLAINTEXT"
+            protocols |= self.security.protocols
         of_brokers = ("broker", clients_and_brokers) if node_id in self.broker_ids else None
         of_voters = ("controller", f"CONTROLLER://{host}:{CONTROLLER_PORT}") if node_id in self.voter_ids else None
         roles, listeners = zip(*filter(None, (of_brokers, of_voters)), strict=True)
@@ -120,7 +120,7 @@ class ClusterPlan:
             "process.roles": ",".join(roles),
             "listeners": ",".join(listeners),
             "inter.broker.listener.name": "INTERNAL",
-            "listener.security.protocol.map": protocols,
+            "listener.security.protocol.map": ",".join(map(":".join, protocols.items())),
             "controller.quorum.voters": ",".join(
                 f"{voter}@{machine_of(voter)}:{CONTROLLER_PORT}" for voter in self.voter_ids
             ),

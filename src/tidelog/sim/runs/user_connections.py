@@ -39,12 +39,13 @@ class Peer(NamedTuple):
     """A node that is asked, as a broker or as a controller.
 
     Attributes:
-        is_controller: its listener asks nobody who they are.
+        asks_who: whether its listener does.
     """
 
     node_id: BrokerId
     address: Address
     is_controller: bool = False
+    asks_who: bool = True
 
     def __str__(self) -> str:
         return f"{'controller' if self.is_controller else 'broker'} {self.node_id}"
@@ -98,7 +99,7 @@ class UserConnections:
         async with self._opening.setdefault((peer, user), asyncio.Lock()):
             found = self._open.get((peer, user))
             if found is None or found.closed is not None:
-                login = None if peer.is_controller else PlainLogin(user, password_of(user))
+                login = PlainLogin(user, password_of(user)) if peer.asks_who else None
                 found = self._open[peer, user] = await self._connect(peer, login)
             return found
 
