@@ -11,6 +11,8 @@ from uuid import UUID
 from tidelog.base.errors import Code, ConfigError, KafkaError, refusal
 from tidelog.base.ports import Rng
 from tidelog.base.principals import parse_principal
+from tidelog.controller.limits import Room
+from tidelog.controller.values import ControllerSettings
 from tidelog.journal import Decision
 from tidelog.metadata.acls import (
     CLUSTER_NAME,
@@ -22,6 +24,7 @@ from tidelog.metadata.acls import (
     AclResourceType,
     PatternType,
 )
+from tidelog.metadata.configs.limits import MAX_ACLS
 from tidelog.metadata.image import MetadataView
 from tidelog.metadata.records.acls import RemoveAccessControlEntryRecord, record_of
 
@@ -30,7 +33,7 @@ NAME_LENGTH_MAX = 32_767
 
 
 def decide_create_acls(
-    metadata: MetadataView, acls: Sequence[Acl], *, there: Collection[Acl], rng: Rng
+    metadata: MetadataView, settings: ControllerSettings, acls: Sequence[Acl], *, there: Collection[Acl], rng: Rng
 ) -> Decision[tuple[KafkaError | None, ...]]:
     """Make rules. What is there already is made no second time, and is no error.
 
@@ -42,11 +45,16 @@ def decide_create_acls(
     """
     made: dict[Acl, UUID] = {}
     results: list[KafkaError | None] = []
+    room = Room(metadata, settings, MAX_ACLS, len(metadata.acls))
     for acl in acls:
         why = _wrong(acl)
-        results.append(why)
         if why is None and acl not in there and acl not in made:
-            made[acl] = _new_id(metadata, rng)
+            try:
+                room.take()
+                made[acl] = _new_id(metadata, rng)
+            except KafkaError as error:
+                why = error
+        results.append(why)
     return Decision(tuple(record_of(acl_id, acl) for acl, acl_id in made.items()), tuple(results))
 
 

@@ -15,6 +15,8 @@ from ipaddress import ip_address
 from math import isfinite
 
 from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.controller.limits import Room
+from tidelog.controller.values import ControllerSettings
 from tidelog.journal import Decision
 from tidelog.metadata.client_quotas import (
     CLIENT_KEYS,
@@ -27,6 +29,7 @@ from tidelog.metadata.client_quotas import (
     canonical_parts,
     quota_entity,
 )
+from tidelog.metadata.configs.limits import MAX_CLIENT_QUOTAS
 from tidelog.metadata.difference import quota_record
 from tidelog.metadata.image import MetadataView
 
@@ -57,7 +60,7 @@ class AlteredQuotas:
 
 
 def decide_alter_client_quotas(
-    metadata: MetadataView, entries: Sequence[QuotasToAlter], *, validate_only: bool
+    metadata: MetadataView, settings: ControllerSettings, entries: Sequence[QuotasToAlter], *, validate_only: bool
 ) -> Decision[tuple[AlteredQuotas, ...]]:
     """Change quotas. The results are in the order of the request.
 
@@ -68,12 +71,16 @@ def decide_alter_client_quotas(
     counts = Counter(map(frozenset, entities))
     records: list[object] = []
     altered: list[AlteredQuotas] = []
+    room = Room(metadata, settings, MAX_CLIENT_QUOTAS, len(metadata.client_quotas))
     for one, parts in zip(entries, entities, strict=True):
         try:
             _check_entity(one.parts)
             if counts[frozenset(parts)] > 1:
                 raise _invalid(f"the request names {called(quota_entity(parts))} more than once")
-            changed = _alter(metadata, quota_entity(parts), one.changes)
+            entity = quota_entity(parts)
+            changed = _alter(metadata, entity, one.changes)
+            if changed and entity not in metadata.client_quotas:
+                room.take()
         except KafkaError as error:
             altered.append(AlteredQuotas(one.parts, error.code, str(error)))
             continue

@@ -12,10 +12,12 @@ from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import uuid_text
 from tidelog.base.ports import Rng
 from tidelog.base.principals import USER, Principal, Requester
+from tidelog.controller.limits import Room
 from tidelog.controller.values import ControllerSettings
 from tidelog.journal import Decision
 from tidelog.metadata.configs.delegation_tokens import TOKEN_EXPIRY_TIME_MS, TOKEN_MAX_LIFETIME_MS, TOKEN_SECRET_KEY
 from tidelog.metadata.configs.key import INT64_MAX
+from tidelog.metadata.configs.limits import MAX_DELEGATION_TOKENS
 from tidelog.metadata.delegation_tokens import DelegationToken
 from tidelog.metadata.features import knows_delegation_tokens
 from tidelog.metadata.image import MetadataView
@@ -62,7 +64,7 @@ def decide_create_token(
 
     Raises:
         KafkaError: as `_secret_key`; INVALID_PRINCIPAL_TYPE: the owner or a renewer is no user; INVALID_REQUEST: their
-            names are too long.
+            names are too long; POLICY_VIOLATION: there are too many (`max.delegation.tokens`).
     """
     secret_key = _secret_key(metadata, settings, requester)
     owner = to_create.owner or requester.principal
@@ -76,6 +78,7 @@ def decide_create_token(
             Code.INVALID_REQUEST,
             f"the principals of the token take {size_bytes} bytes; the highest is {PRINCIPALS_SIZE_BYTES_MAX}",
         )
+    Room(metadata, settings, MAX_DELEGATION_TOKENS, len(metadata.delegation_tokens)).take()
     lifetime_ms = settings.broker[TOKEN_MAX_LIFETIME_MS]
     if to_create.max_lifetime_ms is not None:
         lifetime_ms = min(to_create.max_lifetime_ms, lifetime_ms)

@@ -15,10 +15,12 @@ from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerId, TopicId
 from tidelog.base.ports import Rng
 from tidelog.controller.leaders import NO_DIRECTORY, is_active_in
+from tidelog.controller.limits import Room
 from tidelog.controller.placement import place
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings, GrownTopic, TopicToGrow
 from tidelog.journal import Decision
+from tidelog.metadata.configs.limits import MAX_PARTITIONS
 from tidelog.metadata.features import knows_directories
 from tidelog.metadata.image import MetadataView, TopicImage
 from tidelog.metadata.records.topics import PartitionRecord
@@ -33,15 +35,18 @@ def decide_create_partitions(
     settings: ControllerSettings,
     topics: Sequence[TopicToGrow],
     *,
+    partition_count: int,
     rng: Rng,
     validate_only: bool,
 ) -> Decision[tuple[GrownTopic, ...]]:
     """Add partitions: each topic on its own, those that can grow in one batch. Results in the order of the request.
 
     Args:
+        partition_count: of all topics.
         validate_only: say what would become of them, and do nothing.
     """
     rules = TopicRules(metadata, settings)
+    room = Room(metadata, settings, MAX_PARTITIONS, partition_count)
     counts = Counter(topic.name for topic in topics)
     added_in_all = 0
     records: list[object] = []
@@ -59,6 +64,8 @@ def decide_create_partitions(
                     f"the request adds {added_in_all} partitions or more; {PARTITIONS_PER_REQUEST_MAX} is the limit",
                 )
             assignments = _assign(metadata, image, topic, added, rng)
+            if topic.name not in INTERNAL_TOPICS:
+                room.take(added)
         except KafkaError as error:
             grown.append(GrownTopic(topic.name, error.code, str(error)))
             continue

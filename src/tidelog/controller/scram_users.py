@@ -14,7 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.controller.limits import Room
+from tidelog.controller.values import ControllerSettings
 from tidelog.journal import Decision
+from tidelog.metadata.configs.limits import MAX_SCRAM_CREDENTIALS
 from tidelog.metadata.features import SCRAM_SINCE, metadata_version
 from tidelog.metadata.image import MetadataView
 from tidelog.metadata.records.scram_credentials import scram_record
@@ -64,7 +67,7 @@ class AlteredScramUser:
 
 
 def decide_alter_scram_users(
-    metadata: MetadataView, changes: Sequence[ScramUserChange]
+    metadata: MetadataView, settings: ControllerSettings, changes: Sequence[ScramUserChange]
 ) -> Decision[tuple[AlteredScramUser, ...]]:
     """Change passwords. There is one result for each user, in the order in which they are first named.
 
@@ -81,9 +84,10 @@ def decide_alter_scram_users(
         by_user.setdefault(change.user, []).append(change)
     records: list[object] = []
     altered: list[AlteredScramUser] = []
+    room = Room(metadata, settings, MAX_SCRAM_CREDENTIALS, len(metadata.scram_credentials))
     for user, of_user in by_user.items():
         try:
-            changed = _alter(metadata, of_user)
+            changed = _alter(metadata, of_user, room)
         except KafkaError as error:
             altered.append(AlteredScramUser(user, error.code, str(error)))
             continue
@@ -92,7 +96,7 @@ def decide_alter_scram_users(
     return Decision(tuple(records), tuple(altered))
 
 
-def _alter(metadata: MetadataView, changes: Sequence[ScramUserChange]) -> list[object]:
+def _alter(metadata: MetadataView, changes: Sequence[ScramUserChange], room: Room) -> list[object]:
     """The records that make it so. Raises KafkaError."""
     credentials: dict[ScramUser, ScramCredential | None] = {}
     for change in changes:
@@ -108,6 +112,7 @@ def _alter(metadata: MetadataView, changes: Sequence[ScramUserChange]) -> list[o
             credentials[user] = None
         else:
             raise refusal(Code.RESOURCE_NOT_FOUND, f"user {change.user!r} has no credential for {mechanism}")
+    room.take(sum(user not in metadata.scram_credentials for user in credentials))
     return [scram_record(user, credential) for user, credential in credentials.items()]
 
 

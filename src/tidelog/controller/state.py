@@ -79,7 +79,7 @@ from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.image import ControllerImage, MetadataImage
 from tidelog.metadata.records.acls import AccessControlEntryRecord, RemoveAccessControlEntryRecord, acl_of
 from tidelog.metadata.records.delegation_tokens import DelegationTokenRecord, RemoveDelegationTokenRecord
-from tidelog.metadata.records.topics import PartitionChangeRecord, RemoveTopicRecord, TopicRecord
+from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from tidelog.metadata.topic_names import collision_key
 from tidelog.security.delegation_tokens import TokensByHmac
 
@@ -106,6 +106,7 @@ class ControllerState:
         self.unclean_elections: list[UncleanElection] | None = None
         self.scans = PartitionScans(self.metadata)
         self._names_taken = {collision_key(name): name for name in self.metadata.topics_by_name}
+        self._partition_count = sum(len(topic.partitions) for topic in self.metadata.topics_by_id.values())
         self._acls = Counter(self.metadata.acls.values())  # two ids may hold the same rule
         self._tokens = TokensByHmac(settings.broker[TOKEN_SECRET_KEY])
         for token_id in self.metadata.delegation_tokens:
@@ -125,6 +126,10 @@ class ControllerState:
             topic = self.metadata.topics_by_id.get(TopicId(record.topic_id))
             if topic is not None:
                 self._names_taken.pop(collision_key(topic.name), None)
+                self._partition_count -= len(topic.partitions)
+        elif isinstance(record, PartitionRecord):
+            known = self.metadata.topics_by_id[TopicId(record.topic_id)].partitions
+            self._partition_count += record.partition_id >= len(known)
         elif isinstance(record, AccessControlEntryRecord):
             self._acls[acl_of(record)] += 1
         elif isinstance(record, RemoveAccessControlEntryRecord) and record.id in self.metadata.acls:
@@ -145,6 +150,7 @@ class ControllerState:
         copy.metadata = self.metadata.clone()
         copy.scans = PartitionScans(copy.metadata)
         copy._names_taken = dict(self._names_taken)
+        copy._partition_count = self._partition_count
         copy._acls = Counter(self._acls)
         copy._tokens = self._tokens.clone()
         return copy
@@ -330,6 +336,7 @@ class ControllerState:
             self.settings,
             topics,
             names_taken=self._names_taken,
+            partition_count=self._partition_count,
             rng=rng,
             validate_only=validate_only,
         )
@@ -343,7 +350,12 @@ class ControllerState:
     ) -> Decision[tuple[GrownTopic, ...]]:
         """Give topics more partitions, each on its own; results in the order of the request."""
         return partitions.decide_create_partitions(
-            self.metadata, self.settings, topics, rng=rng, validate_only=validate_only
+            self.metadata,
+            self.settings,
+            topics,
+            partition_count=self._partition_count,
+            rng=rng,
+            validate_only=validate_only,
         )
 
     def decide_alter_configs(
@@ -359,7 +371,7 @@ class ControllerState:
 
     def decide_create_acls(self, wanted: Sequence[Acl], *, rng: Rng) -> Decision[tuple[KafkaError | None, ...]]:
         """Make access rules, each on its own; why each was not made, in the order of the request."""
-        return acls.decide_create_acls(self.metadata, wanted, there=self._acls, rng=rng)
+        return acls.decide_create_acls(self.metadata, self.settings, wanted, there=self._acls, rng=rng)
 
     def decide_remove_acls(self, acl_ids: Sequence[UUID]) -> Decision[None]:
         """Take access rules back, by the ids of their records."""
@@ -369,11 +381,13 @@ class ControllerState:
         self, entries: Sequence[QuotasToAlter], *, validate_only: bool = False
     ) -> Decision[tuple[AlteredQuotas, ...]]:
         """Change quotas of clients, each entity on its own; results in the order of the request."""
-        return client_quotas.decide_alter_client_quotas(self.metadata, entries, validate_only=validate_only)
+        return client_quotas.decide_alter_client_quotas(
+            self.metadata, self.settings, entries, validate_only=validate_only
+        )
 
     def decide_alter_scram_users(self, changes: Sequence[ScramUserChange]) -> Decision[tuple[AlteredScramUser, ...]]:
         """Set and remove passwords, each user on its own; results in the order in which users are first named."""
-        return scram_users.decide_alter_scram_users(self.metadata, changes)
+        return scram_users.decide_alter_scram_users(self.metadata, self.settings, changes)
 
     def decide_create_token(
         self, requester: Requester, to_create: TokenToCreate, *, rng: Rng, now_ms: int

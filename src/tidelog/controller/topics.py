@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from tidelog.base.errors import Code, ConfigError, KafkaError, refusal
 from tidelog.base.ids import BrokerId, TopicId, uuid_text
 from tidelog.base.ports import Rng
+from tidelog.controller.limits import Room
 from tidelog.controller.partitions import PARTITIONS_PER_REQUEST_MAX, check_replicas, partition_records
 from tidelog.controller.placement import place
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings, CreateTopicResult, DeletedTopic, TopicToCreate, TopicToDelete
 from tidelog.journal import Decision
 from tidelog.metadata.configs import BrokerSettings, EffectiveConfig, topic_entries, validate_topic_configs
+from tidelog.metadata.configs.limits import MAX_PARTITIONS
 from tidelog.metadata.image import MetadataView, ResourceType, TopicImage
 from tidelog.metadata.records.cluster import ConfigRecord
 from tidelog.metadata.records.topics import RemoveTopicRecord, TopicRecord
@@ -32,6 +34,7 @@ def decide_create_topics(
     topics: Sequence[TopicToCreate],
     *,
     names_taken: Mapping[str, str],
+    partition_count: int,
     rng: Rng,
     validate_only: bool,
 ) -> Decision[tuple[CreateTopicResult, ...]]:
@@ -39,6 +42,7 @@ def decide_create_topics(
 
     Args:
         names_taken: `collision_key` of each topic's name, to the name.
+        partition_count: of all topics.
         validate_only: say what would become of them, and do nothing.
     """
     counts = Counter(topic.name for topic in topics)
@@ -47,6 +51,7 @@ def decide_create_topics(
     created: list[CreateTopicResult] = []
     taken = dict[str, str]()
     rules = TopicRules(metadata, settings)
+    room = Room(metadata, settings, MAX_PARTITIONS, partition_count)
     broker = settings.broker_settings(metadata)
     entries_of: dict[
         frozenset[tuple[str, str]], tuple[EffectiveConfig, ...]
@@ -63,6 +68,8 @@ def decide_create_topics(
             _check_name(metadata, topic.name, names_taken, taken)
             configs = _check_configs(topic, broker)
             assignments = _assign(metadata, settings, topic, rng)
+            if topic.name not in INTERNAL_TOPICS:
+                room.take(len(assignments))
         except KafkaError as error:
             created.append(CreateTopicResult(topic.name, error.code, str(error)))
             continue

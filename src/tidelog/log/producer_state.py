@@ -13,6 +13,7 @@ Kafka: `ProducerStateManager`, `ProducerStateEntry`, `ProducerAppendInfo`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from tidelog.base.errors import Code, refusal
@@ -443,10 +444,10 @@ class ProducerStates:
             now_ms: since 1970.
         """
         producer_id = ProducerId(header.producer_id)
-        state = self._states.get(producer_id)
+        state = self._states.pop(producer_id, None)
         if state is None:
             state = ProducerState(producer_id, ProducerEpoch(header.producer_epoch))
-            self._states[producer_id] = state
+        self._states[producer_id] = state  # who was quiet for longest is the first
         state.remember(header, first_offset, last_offset, timestamp, now_ms)
         if header.attributes & TRANSACTIONAL_FLAG:
             if self._verifications:
@@ -509,6 +510,20 @@ class ProducerStates:
         for producer_id in expired:
             del self._states[producer_id]
         return len(expired)
+
+    def forget_quietest(self, count: int) -> int:
+        """Forget so many producers, those whose last batch is the oldest; none that has an open transaction.
+
+        Returns how many.
+        """
+        chosen = [
+            state.producer_id
+            for state in islice(self._states.values(), count + len(self._open_transactions))
+            if state.transaction_first_offset is None
+        ][:count]
+        for producer_id in chosen:
+            del self._states[producer_id]
+        return len(chosen)
 
     def forget_below(self, log_start_offset: Offset) -> None:
         """Records below were deleted: no transaction waits for what is gone."""

@@ -123,7 +123,7 @@ class Node:
         )
         self.networks = NodeNetworks(config, network)
         self.logins = NodeLogins(config, rng)
-        self.authentication = Authentication(config.static, self, clock=clock, rng=rng)
+        self.authentication = Authentication(config.static, self, self.connections.peers, clock=clock, rng=rng)
         self.authorizer = authorizer_of(config.static)
         self.audit = AuditLog(clock)
         fetch_settings = ReplicaFetchSettings.from_properties(config.static)
@@ -193,6 +193,7 @@ class Node:
             self.files.deletions,
             self.broker.replication,
             self.broker.moves,
+            self.broker.producers,
             self.groups,
             self.share_fetching,
             self.networks,

@@ -9,13 +9,16 @@ import pytest
 
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
+from tidelog.metadata.configs import BrokerSettings
 from tidelog.server.quotas.client_quotas import ClientQuotas
+from tidelog.server.quotas.peer_limits import PeerLimits
 from tidelog.server.transport.closed import Closed
 from tidelog.server.transport.connection_memory import ConnectionMemory
 from tidelog.server.transport.connections import ConnectionLimits, Connections, Refused
 from tidelog.server.transport.server_connection import OnClosed, ServerConnection
 
 MANY = 1 << 31
+PEERS = PeerLimits(BrokerSettings.of({}), SystemClock())
 
 
 def limits(
@@ -25,7 +28,7 @@ def limits(
 
 
 def connections_of(**of: Any) -> Connections:
-    return Connections(limits(**of), ClientQuotas(lambda: 0))
+    return Connections(limits(**of), ClientQuotas(lambda: 0), PEERS)
 
 
 class Door:
@@ -120,7 +123,7 @@ def test_whoever_left_makes_room_at_its_address() -> None:
 def test_an_address_connects_at_its_rate_and_nodes_as_they_like() -> None:
     quotas = ClientQuotas(lambda: 1_000)
     quotas.set_quotas({(("ip", "10.0.0.1"),): {"connection_creation_rate": 0.2}})
-    connections = Connections(limits(), quotas)
+    connections = Connections(limits(), quotas, PEERS)
     assert [Guest(connections, is_rated=True).is_in for _ in range(3)] == [True, True, False]
     assert Guest(connections, is_rated=False).is_in
     assert Guest(connections, "10.0.0.2", is_rated=True).is_in

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from inspect import isawaitable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,14 +25,20 @@ from support.fixtures.waiting import WAIT_SECONDS_MAX, until
 from tidelog.base.errors import Code, ConfigError, KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, TopicId
 from tidelog.base.losses import Loss, LossCause
+from tidelog.base.principals import ANONYMOUS, USER, Principal, Requester
 from tidelog.controller import (
     BrokerToRegister,
     ConfigChange,
     ConfigOperation,
     ConfigsToAlter,
+    ControllerState,
     TopicToCreate,
     TopicToDelete,
+    TopicToGrow,
 )
+from tidelog.controller.client_quotas import QuotasToAlter
+from tidelog.controller.delegation_tokens import TokenToCreate
+from tidelog.controller.scram_users import SaltedPassword, ScramUserChange
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.coordinator.groups.consumer.describe_consumer_groups import GroupView
@@ -42,7 +49,9 @@ from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
 from tidelog.log import Log
 from tidelog.metadata import RegisteredEndpoint, ResourceKey, ResourceType
-from tidelog.metadata.configs import TABLE, Scope
+from tidelog.metadata.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
+from tidelog.metadata.configs import TABLE, BrokerSettings, Scope
+from tidelog.metadata.configs.delegation_tokens import TOKEN_SECRET_KEY
 from tidelog.metadata.configs.key import INT64_MAX, Support
 from tidelog.metadata.configs.sasl import SASL_MECHANISM_INTER_BROKER_PROTOCOL
 from tidelog.metadata.features import own_features
@@ -650,6 +659,74 @@ def admits(world: World) -> bool:
     return is_in
 
 
+def decided(world: World, decide: Callable[[ControllerState], Any]) -> list[Code]:
+    """What the controller would answer, part by part; nothing comes of it."""
+    try:
+        reply = decide(world.node.controller.journal.speculative).reply
+    except KafkaError as error:
+        return [error.code]
+    return [getattr(one, "code", Code.NONE) for one in reply] if isinstance(reply, tuple) else [Code.NONE]
+
+
+def makes_rules(world: World) -> list[Code]:
+    kinds = (AclResourceType.TOPIC, AclResourceType.GROUP)
+    rules = [
+        Acl(kind, "a", PatternType.LITERAL, "User:a", "*", AclOperation.READ, AclPermission.ALLOW) for kind in kinds
+    ]
+    return decided(world, lambda state: state.decide_create_acls(rules, rng=world.node.rng))
+
+
+def limits_users(world: World) -> list[Code]:
+    entries = [QuotasToAlter((("user", user),), (("producer_byte_rate", 1.0),)) for user in "ab"]
+    return decided(world, lambda state: state.decide_alter_client_quotas(entries, validate_only=True))
+
+
+def keeps_passwords(world: World) -> list[Code]:
+    changes = [ScramUserChange(user, 1, SaltedPassword(b"salt", b"x" * 32, 4_096)) for user in "ab"]
+    return decided(world, lambda state: state.decide_alter_scram_users(changes))
+
+
+def makes_tokens(world: World) -> list[Code]:
+    """With one that there is already."""
+    requester = Requester(Principal(USER, "a"), "h")
+
+    def two(state: ControllerState) -> Any:
+        copy = state.clone()
+        copy.settings = replace(copy.settings, broker=BrokerSettings.of({TOKEN_SECRET_KEY.name: "secret"}))
+        create = partial(copy.decide_create_token, requester, TokenToCreate(), rng=world.node.rng, now_ms=0)
+        for record in create().records:
+            copy.metadata.apply(record)
+        return create()
+
+    return decided(world, two)
+
+
+def grows(world: World) -> list[Code]:
+    topic = TopicToGrow(world.topic, 2)
+    return decided(world, lambda state: state.decide_create_partitions([topic], rng=world.node.rng, validate_only=True))
+
+
+def makes_topics_when_asked(world: World) -> list[str]:
+    world.count += 1
+    return world.node.connections.peers.admit_topics(Requester(ANONYMOUS, f"192.0.2.{world.count}"), ["a", "b"])
+
+
+def looks_at_passwords(world: World) -> bool:
+    world.count += 1
+    logins, host = world.node.connections.peers.failed_logins, f"192.0.2.{world.count}"
+    logins.on_failed(host, "a")
+    return logins.admits(host, "a")
+
+
+async def remembers_two_producers(world: World) -> bool:
+    for producer_id in (1, 2):
+        end_offset = world.log.log_end_offset
+        batch = make_batch("v", producer_id=producer_id * 10_000 + end_offset, producer_epoch=0, base_sequence=0)
+        world.partition.append(memoryview(batch), acks_all=False, now_ms=NOW_MS)
+    await world.node.broker.producers.forget_excess()
+    return len(world.log.producers) >= 2
+
+
 def listens_beside(world: World) -> bool:
     return "EXTRA" in world.node.listeners.names
 
@@ -760,9 +837,17 @@ BROKER_EFFECTS: dict[str, Effect] = {
     "losses.kept.bytes": Effect("1", lambda world: world.replication.loss_notes.kept_size_bytes_max),
     "losses.retained.max": Effect("1", forgets_a_loss, replicas=(US, OTHER)),
     "losses.retention.ms": Effect("1000", forgets_a_loss, replicas=(US, OTHER)),
+    "max.acls": Effect("1", makes_rules),
+    "max.auto.created.topics.per.ip": Effect("1", makes_topics_when_asked),
+    "max.client.quotas": Effect("1", limits_users),
     "max.connections": Effect("1", accepts),
     "max.connections.per.ip": Effect("1", admits),
     "max.connections.per.ip.overrides": Effect("127.0.0.1:1", admits),
+    "max.delegation.tokens": Effect("1", makes_tokens),
+    "max.failed.authentications.per.ip": Effect("1", looks_at_passwords),
+    "max.partitions": Effect("1", grows),
+    "max.producer.ids": Effect("1", remembers_two_producers),
+    "max.scram.credentials": Effect("1", keeps_passwords),
     "num.replica.fetchers": Effect("3", fetchers),
     "producer.id.expiration.ms": Effect("1", remembers_a_producer),
     "replica.alter.log.dirs.io.max.bytes.per.second": Effect("1000", moves_have_no_limit),

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from support.fixtures.waiting import until
-from tidelog.base.errors import SaslAuthenticationError
+from tidelog.base.errors import Code, SaslAuthenticationError
 from tidelog.base.ids import ClusterId
 from tidelog.base.principals import ANONYMOUS, Principal
 from tidelog.io.clock import SystemClock
@@ -27,6 +27,7 @@ from tidelog.security.scram import ScramExchange, ScramSecret
 from tidelog.security.scram_server import credential_of
 from tidelog.server.api.dispatch import Dispatcher
 from tidelog.server.api.ports import ServerApi
+from tidelog.server.quotas.peer_limits import PeerLimits
 from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.transport import sasl_gate
 from tidelog.server.transport.authentication import Authentication
@@ -47,6 +48,7 @@ SETTINGS = {
 }
 ALICE = b"\0alice\0a"
 SCRAM = "SCRAM-SHA-256"
+FAILED_MAX = 5
 SECRET = ScramSecret(SCRAM, "alice", "of alice")
 KEPT = credential_of(SCRAM, "of alice", b"salt", 4_096)
 
@@ -97,7 +99,10 @@ class Server:
         self.ends: list[tuple[Closed, Exception | None]] = []
         self.image = replace(MetadataImage.empty(), scram_credentials={(SCRAM, "alice"): KEPT})
         self.cluster_id = ClusterId("the cluster")
-        self.authentication = Authentication(settings, self, clock=SystemClock(), rng=SystemRng())
+        limits = BrokerSettings.of({"max.failed.authentications.per.ip": str(FAILED_MAX)})
+        peers = PeerLimits(limits, SystemClock())
+        self.failed_logins = peers.failed_logins
+        self.authentication = Authentication(settings, self, peers, clock=SystemClock(), rng=SystemRng())
 
     @property
     def connection(self) -> ServerConnection:
@@ -345,5 +350,58 @@ def test_a_token_is_waited_for_and_a_bad_one_is_told_of_in_two_steps(monkeypatch
             assert await peer.is_closed()
             await until(lambda: server.ends)
             assert [(why, str(error)) for why, error in server.ends] == [(Closed.AUTHENTICATION, "it expired")]
+
+    run(scenario)
+
+
+def test_who_guesses_too_often_is_refused_before_the_password_is_looked_at() -> None:
+    async def scenario() -> None:
+        async with served() as (server, connect):
+            codes = []
+            for number in range(FAILED_MAX + 3):
+                peer = await connect()
+                await peer.handshake()
+                codes.append((await peer.authenticate(b"\0alice\0guess %d" % number)).error_code)
+                assert await peer.is_closed()
+            throttled = Code.THROTTLING_QUOTA_EXCEEDED
+            assert codes == [Code.SASL_AUTHENTICATION_FAILED] * FAILED_MAX + [throttled] * 3
+            peer = await connect()
+            await peer.handshake()
+            answer = await peer.authenticate(ALICE)  # the right one at last, and no word of it
+            assert answer.error_code == throttled
+            assert "max.failed.authentications.per.ip" in (answer.error_message or "")
+            assert server.failed_logins.budgets.refused == 4
+
+    run(scenario)
+
+
+def test_who_logged_in_before_gets_in_whatever_their_neighbours_guess() -> None:
+    async def scenario() -> None:
+        async with served() as (server, connect):
+            known = await connect()
+            await known.handshake()
+            assert (await known.authenticate()).error_code == 0
+            for number in range(FAILED_MAX + 1):
+                peer = await connect()
+                await peer.handshake()
+                await peer.authenticate(b"\0bob\0guess %d" % number)
+            again = await connect()
+            await again.handshake()
+            assert (await again.authenticate()).error_code == 0
+            assert server.failed_logins.budgets.refused == 1
+
+    run(scenario)
+
+
+def test_guesses_by_scram_that_began_together_are_counted_too() -> None:
+    async def scenario() -> None:
+        async with served() as (_, connect):
+            first = b"n,,n=alice,r=abcdef"
+            peers = [await connect() for _ in range(FAILED_MAX + 2)]
+            for peer in peers:
+                await peer.handshake(SCRAM)
+                assert (await peer.authenticate(first)).error_code == 0
+            codes = [(await peer.authenticate(b"c=biws,r=abcdef,p=AAAA")).error_code for peer in peers]
+            assert codes.count(Code.THROTTLING_QUOTA_EXCEEDED) == 2
 
     run(scenario)

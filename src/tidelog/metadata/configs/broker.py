@@ -21,6 +21,7 @@ from tidelog.metadata.configs.key import (
     ConfigKey,
     keys_in,
 )
+from tidelog.metadata.configs.limits import LIMIT_CONFIGS
 from tidelog.metadata.configs.quotas import QUOTA_CONFIGS
 from tidelog.metadata.configs.sasl import SASL_CONFIGS
 from tidelog.metadata.configs.share_coordinators import SHARE_COORDINATOR_CONFIGS
@@ -591,6 +592,7 @@ BROKER_CONFIGS: tuple[ConfigKey[Any], ...] = (
     *GROUP_SHARE_CONFIGS,
     *TLS_CONFIGS,
     *AUTHORIZATION_CONFIGS,
+    *LIMIT_CONFIGS,
     *TOKEN_CONFIGS,
     *SASL_CONFIGS,
     *UNSERVED_CONFIGS,

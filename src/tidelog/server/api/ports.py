@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tidelog.server.transactions.markers import MarkerWriter
     from tidelog.server.transactions.transaction_coordinators import TransactionCoordinators
     from tidelog.server.transactions.verification import TransactionVerification
+    from tidelog.server.transport.connections import Connections
     from tidelog.wire import ConsistencyState
 
 
@@ -94,6 +95,8 @@ class DataApi(MetadataApi, Protocol):
 
     @property
     def clock(self) -> Clock: ...
+    @property
+    def connections(self) -> Connections: ...
     @property
     def broker(self) -> Broker: ...
     @property

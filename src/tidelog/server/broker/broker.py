@@ -37,6 +37,7 @@ from tidelog.server.broker.assignments import Assigned, assigned, is_held, taken
 from tidelog.server.broker.hosted_partitions import HostedPartitions
 from tidelog.server.broker.listeners import BrokerListener, BrokerListeners
 from tidelog.server.broker.partition_failures import PartitionFailures
+from tidelog.server.broker.remembered_producers import RememberedProducers
 from tidelog.server.broker.replica_log_dir_mover import ReplicaLogDirMover
 from tidelog.server.broker.stop_orders import StopOrders
 from tidelog.server.replication.follower_driver import BACKOFF_FIRST_MS, FollowerDriver
@@ -125,6 +126,7 @@ class Broker:
             self.hosted, files, self._listeners, executor=executor, tasks=self.tasks, on_failed=on_failed
         )
         self.moves = ReplicaLogDirMover(self, files, clock=clock, executor=executor)
+        self.producers = RememberedProducers(lambda: self.partitions)
         self.replication = new_replication(self)
         self.stops = StopOrders(self, files, executor)
         self.lost: dict[ListedReplica, LostReplicaLog] = {}

@@ -14,6 +14,7 @@ from typing import Protocol
 from tidelog.base.errors import DiskError
 from tidelog.base.ports import Clock, Executor
 from tidelog.server.broker.partition_failures import PartitionFailures
+from tidelog.server.broker.remembered_producers import RememberedProducers
 from tidelog.server.replication.partition import Partition
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.storage.checkpoints import Checkpoints
@@ -37,6 +38,8 @@ class Hosted(Protocol):
 
     @property
     def failures(self) -> PartitionFailures: ...
+    @property
+    def producers(self) -> RememberedProducers: ...
 
 
 class LogMaintenance:
@@ -69,6 +72,7 @@ class LogMaintenance:
             now_ms = self._clock.now_ms()
             partitions = self._hosted.partitions
             await self._flush(partitions, now_ms)
+            await self._hosted.producers.forget_excess()
             for index, (interval_ms, chore) in enumerate(chores):
                 if now_ms >= due_ms[index]:
                     due_ms[index] = now_ms + interval_ms

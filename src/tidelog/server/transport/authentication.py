@@ -24,6 +24,7 @@ from tidelog.security.sasl_listener import SaslListener, sasl_listener
 from tidelog.security.sasl_server import Identity, OAuthBearerServerExchange, PlainServerExchange, ServerExchange
 from tidelog.security.scram_server import ScramServerExchange
 from tidelog.security.scram_stand_ins import ScramStandIns
+from tidelog.server.quotas.peer_limits import PeerLimits
 from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.transport.oauth_keys import OAuthKeys, check_keys
 from tidelog.server.transport.sasl_gate import SaslGate
@@ -49,18 +50,21 @@ class Authentication:
         static: its file, by Kafka's keys.
         node: the metadata, with users of SCRAM and delegation tokens. By the id of the cluster unknown users are
             asked alike by all of its brokers.
+        peers: what they may do.
     """
 
     def __init__(
         self,
         static: Mapping[str, str],
         node: KnowsUsers,
+        peers: PeerLimits,
         *,
         clock: Clock,
         rng: Rng,
     ) -> None:
         self.texts = static
         self._node = node
+        self.failed_logins = peers.failed_logins
         self.clock = clock
         self.rng = rng
         self._listeners: dict[str, AuthenticatingListener] = {}
@@ -145,7 +149,7 @@ class AuthenticatingListener:
 
     def new_gate(self, on_frame: OnFrame, frame_size_bytes_max: int) -> SaslGate:
         """For one connection."""
-        return SaslGate(self, on_frame, frame_size_bytes_max, self._node.clock)
+        return SaslGate(self, on_frame, frame_size_bytes_max, self._node.clock, self._node.failed_logins)
 
     def read_settings(self) -> None:
         """They may have changed. What cannot be used is told of in the log, and changes nothing."""

@@ -21,6 +21,7 @@ from tidelog.metadata.configs import BrokerSettings
 from tidelog.metadata.configs import broker as keys
 from tidelog.metadata.ip_overrides import parse_per_ip_overrides
 from tidelog.server.quotas.client_quotas import ClientQuotas
+from tidelog.server.quotas.peer_limits import PeerLimits
 from tidelog.server.quotas.rates import windows_of
 from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.settings.log_lines import Seldom
@@ -114,11 +115,13 @@ class Connections:
 
     Attributes:
         quotas: of those who connect.
+        peers: what they may do.
     """
 
-    def __init__(self, limits: ConnectionLimits, quotas: ClientQuotas) -> None:
+    def __init__(self, limits: ConnectionLimits, quotas: ClientQuotas, peers: PeerLimits) -> None:
         self.limits = limits
         self.quotas = quotas
+        self.peers = peers
         self.open: dict[ServerConnection, None] = {}  # by age: a set's order would differ from run to run
         self.accepted = 0
         self.refused: Counter[Refused] = Counter()
@@ -136,10 +139,12 @@ class Connections:
     def of(static: Mapping[str, str], files_max: int | None, clock: Clock) -> Connections:
         """Those of a node. Raises ConfigError: its file, `static`, has an override that is misspelt."""
         settings = BrokerSettings.of(static)
-        return Connections(ConnectionLimits.of(settings, files_max), ClientQuotas(clock.now_ms, *windows_of(settings)))
+        quotas = ClientQuotas(clock.now_ms, *windows_of(settings))
+        return Connections(ConnectionLimits.of(settings, files_max), quotas, PeerLimits(settings, clock))
 
     def on_settings(self, old: SettingsInForce | None, new: SettingsInForce) -> None:
         """Other limits may be in force."""
+        self.peers.on_settings(old, new)
         limits = ConnectionLimits.of(new.broker, self.limits.files_max)
         if limits != self.limits:
             self.configure(limits)

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from tidelog.base.errors import Code, MalformedMessageError, SaslAuthenticationError
 from tidelog.base.ports import Clock
 from tidelog.base.principals import USER, Principal
+from tidelog.metadata.configs.sasl import OAUTHBEARER
 from tidelog.security.sasl_listener import SaslListener
 from tidelog.security.sasl_server import Identity, ServerExchange, Step
 from tidelog.security.sasl_session import SaslSession
+from tidelog.server.quotas.failed_logins import SHARED, FailedLogins, claimed_user
 from tidelog.wire.messages.api_17_sasl_handshake import SaslHandshakeResponse
 from tidelog.wire.messages.api_36_sasl_authenticate import SaslAuthenticateResponse
 
@@ -28,6 +30,8 @@ R = TypeVar("R")
 
 LOGIN_SECONDS_MAX = 20.0
 """How long somebody who connected may take to say who they are."""
+
+_TOO_MANY = "too many authentications from this address failed (max.failed.authentications.per.ip); ask again later"
 
 _START = struct.Struct(">h")
 _SIZE = struct.Struct(">i")
@@ -60,15 +64,35 @@ class SaslGate:
         listener: what it goes by.
         on_frame: answers the requests of who is known.
         frame_size_bytes_max: of those.
+        failed: who guesses too much.
     """
 
-    __slots__ = ("_clock", "_connection", "_frame_size_bytes_max", "_listener", "_on_frame", "_session", "_timer")
+    __slots__ = (
+        "_claimed",
+        "_clock",
+        "_connection",
+        "_failed",
+        "_frame_size_bytes_max",
+        "_listener",
+        "_on_frame",
+        "_session",
+        "_timer",
+    )
 
-    def __init__(self, listener: ListensWithSasl, on_frame: OnFrame, frame_size_bytes_max: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        listener: ListensWithSasl,
+        on_frame: OnFrame,
+        frame_size_bytes_max: int,
+        clock: Clock,
+        failed: FailedLogins,
+    ) -> None:
         self._listener = listener
         self._on_frame = on_frame
         self._frame_size_bytes_max = frame_size_bytes_max
         self._clock = clock
+        self._failed = failed
+        self._claimed: str | None = None  # who the exchange is said to be from; None before its first message
         self._session = SaslSession(listener.start_exchange)
         self._connection: ServerConnection | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -129,6 +153,10 @@ class SaslGate:
                 error_code=Code.ILLEGAL_SASL_STATE,
                 error_message="SaslAuthenticate comes after SaslHandshake, and this connection has authenticated",
             )
+        if not self._may_try(message):
+            return self._refuse(
+                SaslAuthenticateResponse(error_code=Code.THROTTLING_QUOTA_EXCEEDED, error_message=_TOO_MANY), _TOO_MANY
+            )
         try:
             step = self._session.on_message(message)
             if step.token is not None:
@@ -148,6 +176,7 @@ class SaslGate:
         return SaslAuthenticateResponse(auth_bytes=step.answer, session_lifetime_ms=lifetime_ms)
 
     def _refuse_message(self, error: SaslAuthenticationError) -> Awaitable[SaslAuthenticateResponse]:
+        self._on_failed()
         response = SaslAuthenticateResponse(error_code=Code.SASL_AUTHENTICATION_FAILED, error_message=str(error))
         return self._refuse(response, _reason(error))
 
@@ -162,18 +191,22 @@ class SaslGate:
 
     def _on_raw_message(self, message: bytes) -> Answer | Awaitable[Answer]:
         """As `on_authenticate`, without headers: a refusal is told by the end of the connection alone."""
+        if not self._may_try(message):
+            return self._refuse(None, _TOO_MANY)
         try:
             step = self._session.on_message(message)
             if step.token is not None:
                 return self._on_raw_token(step.token)
             return self._raw_answer(step)
         except SaslAuthenticationError as error:
+            self._on_failed()
             return self._refuse(None, _reason(error))
 
     async def _on_raw_token(self, token: str) -> Answer:
         try:
             return self._raw_answer(await self._check(token))
         except SaslAuthenticationError as error:
+            self._on_failed()
             return await self._refuse(None, _reason(error))
 
     def _raw_answer(self, step: Step) -> Answer:
@@ -192,11 +225,29 @@ class SaslGate:
         )
         self._stop_waiting()
         connection, identity = self._connection, step.identity
+        self._failed.on_succeeded(connection.requester.host, self._claimed or SHARED)
+        self._claimed = None
         connection.on_authenticated(
             Principal(USER, identity.name), self._frame_size_bytes_max, by_token=identity.by_token
         )
         connection.serve_by(self._on_frame if self._session.ends_at_ms is None else self.on_frame)
         return lifetime_ms
+
+    def _may_try(self, message: bytes) -> bool:
+        """Whether a message of the mechanism is looked at: at each of them, since others fail meanwhile."""
+        if self._shows_token:
+            return True  # nobody guesses a signature, and whose token it is nobody knows before
+        if self._claimed is None:
+            self._claimed = claimed_user(message)
+        return self._connection is None or self._failed.admits(self._connection.requester.host, self._claimed)
+
+    @property
+    def _shows_token(self) -> bool:
+        return self._session.exchange is not None and self._session.exchange.mechanism == OAUTHBEARER
+
+    def _on_failed(self) -> None:
+        if self._connection is not None and not self._shows_token:
+            self._failed.on_failed(self._connection.requester.host, self._claimed or SHARED)
 
     async def _refuse(self, response: R, reason: str) -> R:
         """Answer late, and hang up."""

@@ -1,15 +1,16 @@
 """Metadata 0-13: the brokers, and what topics there are, as the published image has them.
 
 Behaviour: topics by name or (10+) by id; a topic that is not there is created with the broker's defaults if the client
-and `auto.create.topics.enable` allow it, and is in this same answer. "No leader" (-1) comes with the leader epoch that
-is in force: it is no rewind. Fenced brokers are not shown, unless all are: then the one that answers is, for a client
-that is shown none has nobody left to ask (librdkafka drops all its connections, for good). An answer that would name a
-leader that is in doubt waits for the news (`leader_doubts`). One that has just gone is shown for some seconds though it
-is fenced: librdkafka 2.16 drops a broker that an answer does not show, and with it, for a second, the partitions that
-the same answer moves away from it. A replica whose disk failed
-here is among the offline replicas, and if it leads, there is no leader (LEADER_NOT_AVAILABLE), as Kafka 4 answers:
-every client waits and asks again, where a leader that refuses each request with KAFKA_STORAGE_ERROR would be asked ten
-times a second. What one is authorized to do (KIP-430) comes with each topic that was not asked for by an unknown id.
+and `auto.create.topics.enable` allow it, and is in this same answer; whoever had too many made is answered
+THROTTLING_QUOTA_EXCEEDED for the rest, which clients repeat (`max.auto.created.topics.per.ip`). "No leader" (-1) comes
+with the leader epoch that is in force: it is no rewind. Fenced brokers are not shown, unless all are: then the one that
+answers is, for a client that is shown none has nobody left to ask (librdkafka drops all its connections, for good). An
+answer that would name a leader that is in doubt waits for the news (`leader_doubts`). One that has just gone is shown
+for some seconds though it is fenced: librdkafka 2.16 drops a broker that an answer does not show, and with it, for a
+second, the partitions that the same answer moves away from it. A replica whose disk failed here is among the offline
+replicas, and if it leads, there is no leader (LEADER_NOT_AVAILABLE), as Kafka 4 answers: every client waits and asks
+again, where a leader that refuses each request with KAFKA_STORAGE_ERROR would be asked ten times a second. What one is
+authorized to do (KIP-430) comes with each topic that was not asked for by an unknown id.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def handle(
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     missing = _to_create(node, request)
     if missing:
-        return _create_then_answer(node, request, context, missing)
+        admitted = node.connections.peers.admit_topics(context.requester, missing)
+        return _create_then_answer(node, request, context, admitted, frozenset(missing[len(admitted) :]))
     if node.broker.replication.doubts.brokers:
         return _settle_then_answer(node, request, context)
     return _answer_where_it_fits(node, request, context)
@@ -91,15 +93,21 @@ def _to_create(node: DataApi, request: MetadataRequest) -> list[str]:
 
 
 async def _create_then_answer(
-    node: DataApi, request: MetadataRequest, context: RequestContext, missing: list[str]
+    node: DataApi, request: MetadataRequest, context: RequestContext, missing: list[str], refused: frozenset[str]
 ) -> MetadataResponse:
     # Whatever comes of it, and whoever was first, the image says.
-    try:
-        await create_topics_with_defaults(node, missing, context)
-    except KafkaError as error:
-        code_of(error, f"Metadata: auto-creation of {missing}")
-    response = _answer_where_it_fits(node, request, context)
-    return await response if isinstance(response, Awaitable) else response
+    if missing:
+        try:
+            await create_topics_with_defaults(node, missing, context)
+        except KafkaError as error:
+            code_of(error, f"Metadata: auto-creation of {missing}")
+    answer = _answer_where_it_fits(node, request, context)
+    response = await answer if isinstance(answer, Awaitable) else answer
+    if refused:
+        for topic in response.topics:
+            if topic.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION and topic.name in refused:
+                topic.error_code = Code.THROTTLING_QUOTA_EXCEEDED
+    return response
 
 
 def _answer_where_it_fits(
