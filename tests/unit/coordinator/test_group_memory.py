@@ -10,6 +10,9 @@ from support.fixtures.coordinated import Coordinated
 from tidelog.base.errors import Code
 from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.member import MEMBER_BYTES, protocols_bytes
+from tidelog.coordinator.groups.records import offset_key
+from tidelog.coordinator.groups.state import OFFSET_BYTES
+from tidelog.coordinator.memory import CoordinatorMemory
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
 from tidelog.wire.messages.api_14_sync_group import SyncGroupResponse
 
@@ -157,3 +160,35 @@ def test_the_books_balance_whatever_members_do(seed: int) -> None:
     world.fail_over()
     world.coordinator.resign()
     assert world.memory.used_bytes == 0
+
+
+def offsets_memory(world: Coordinated) -> CoordinatorMemory:
+    return world.coordinator._journal.offsets_memory
+
+
+def test_offsets_in_new_places_find_no_room_and_those_that_are_there_move_on() -> None:
+    world = Coordinated(AT_ONCE)
+    assert world.commit_codes(world.commit({("t", 0): 1}, group_id="honest")) == [0]
+    memory = offsets_memory(world)
+    memory.limit_bytes = memory.used_bytes
+    assert world.refused(world.commit({("t", 0): 1}, group_id="made-up")) == Code.INVALID_COMMIT_OFFSET_SIZE
+    assert world.refused(world.commit({("t", 0): 2, ("t", 1): 2}, group_id="honest")) == Code.INVALID_COMMIT_OFFSET_SIZE
+    assert world.commit_codes(world.commit({("t", 0): 2}, group_id="honest")) == [0]
+    assert memory.refused == 2
+
+
+def test_what_offsets_take_is_given_back_when_they_go() -> None:
+    world = Coordinated(AT_ONCE)
+    memory = offsets_memory(world)
+    for number in range(3):
+        world.commit({("t", 0): 1, ("u", number): 1}, group_id=f"g{number}")
+    full_bytes = memory.used_bytes
+    assert full_bytes > 6 * OFFSET_BYTES
+    world.commit({("t", 0): 2}, group_id="g0")
+    assert memory.used_bytes == full_bytes
+    state = world.coordinator._journal.state
+    assert state.clone().offsets_charge.size_bytes == full_bytes
+    for number in range(3):
+        for topic, partition in (("t", 0), ("u", number)):
+            state.apply((offset_key(f"g{number}", topic, partition), None))
+    assert memory.used_bytes == 0

@@ -58,7 +58,13 @@ class GroupCoordinator:
     """
 
     def __init__(
-        self, partition: int, settings: GroupSettings, *, rng: Rng, memory: CoordinatorMemory | None = None
+        self,
+        partition: int,
+        settings: GroupSettings,
+        *,
+        rng: Rng,
+        memory: CoordinatorMemory | None = None,
+        offsets_memory: CoordinatorMemory | None = None,
     ) -> None:
         """A coordinator that has read nothing yet.
 
@@ -66,13 +72,14 @@ class GroupCoordinator:
             partition: of `__consumer_offsets`, for messages.
             rng: draws the member ids.
             memory: what the groups of all coordinators of a node take together; None for no bound.
+            offsets_memory: likewise, of their committed offsets.
         """
         self.partition = partition
         self.names_topics = True
         self.groups: dict[str, Group] = {}
         self._memory = CoordinatorMemory(sys.maxsize) if memory is None else memory
         self._restored = CoordinatorMemory(sys.maxsize)  # until it is active: `restore` may run on another thread
-        self._journal = GroupJournal(settings, self._memory)
+        self._journal = GroupJournal(settings, self._memory, offsets_memory or CoordinatorMemory(sys.maxsize))
         self.consumer_groups = ConsumerGroups(self._journal, self.groups, rng)
         share_journal = ShareJournal(self._journal, lambda: self.consumer_groups.members.topics)
         self.share_groups = ShareGroups(self._journal, self.groups, share_journal)
@@ -165,7 +172,8 @@ class GroupCoordinator:
         at = Moment(now_ms, wall_ms)
         journal.become_active(leader_epoch, next_offset)
         self.restore()
-        journal.state.pending.charge(self._memory)
+        journal.state.pending.charge.charge(self._memory)
+        journal.state.offsets_charge.charge(journal.offsets_memory)
         self.classic_groups.start(at)
         self.consumer_groups.start(at)
         self.share_groups.start(at)
@@ -183,7 +191,8 @@ class GroupCoordinator:
         self.classic_groups.release(outcome)
         self.consumer_groups.release(outcome)
         self.share_groups.release(outcome)
-        journal.state.pending.release()
+        journal.state.pending.charge.release()
+        journal.state.offsets_charge.release()
 
     # What clients ask.
 

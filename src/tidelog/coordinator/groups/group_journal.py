@@ -17,13 +17,15 @@ class GroupJournal(CoordinatorJournal[RecordedGroups]):
 
     Attributes:
         memory: of all groups of the node.
+        offsets_memory: of all their committed offsets.
         pending_member_ids: group and id of each member that waits for its first answer, which is to tell it its id.
     """
 
-    def __init__(self, settings: GroupSettings, memory: CoordinatorMemory) -> None:
+    def __init__(self, settings: GroupSettings, memory: CoordinatorMemory, offsets_memory: CoordinatorMemory) -> None:
         super().__init__(RecordedGroups())
         self.settings = settings
         self.memory = memory
+        self.offsets_memory = offsets_memory
         self.deadlines: Deadlines[Alarm] = Deadlines()
         self.pending_member_ids: dict[RequestId, tuple[str, str]] = {}
 

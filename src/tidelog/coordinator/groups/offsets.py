@@ -5,7 +5,7 @@ Kafka: `OffsetMetadataManager`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterator
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from uuid import UUID
 
 from tidelog.base.errors import Code, refusal
@@ -23,6 +23,7 @@ from tidelog.coordinator.groups.records import (
     offset_key_head,
     pack_partition,
 )
+from tidelog.coordinator.groups.state import OFFSET_BYTES
 from tidelog.journal import KeyValue, Moment, RequestId
 from tidelog.wire.messages.api_08_offset_commit import (
     OffsetCommitRequest,
@@ -76,7 +77,8 @@ def on_commit(
         names_topics: whether records may name topics by their ids.
 
     Raises:
-        KafkaError: INVALID_COMMIT_OFFSET_SIZE if all of it together is more than a batch holds.
+        KafkaError: INVALID_COMMIT_OFFSET_SIZE if all of it together is more than a batch holds, or finds no room beside
+            the offsets of other groups. What is committed already is committed anew however little room there is.
     """
     group_id = request.group_id
     length_max = journal.settings.offset_metadata_length_max
@@ -116,7 +118,26 @@ def on_commit(
             f"group {group_id!r}: {len(records)} offsets with their metadata are more than a batch of "
             f"{journal.batch_size_bytes_max} bytes holds: commit fewer at once",
         )
+    _check_room(journal, request, records)
     journal.write_and_answer(tuple(records), request_id, OffsetCommitResponse(topics=topics))
+
+
+def _check_room(journal: GroupJournal, request: OffsetCommitRequest, records: Sequence[KeyValue]) -> None:
+    """Raises INVALID_COMMIT_OFFSET_SIZE: offsets in new places find no room."""
+    memory, group_id = journal.offsets_memory, request.group_id
+    more_bytes = sum(OFFSET_BYTES + len(value or b"") for _, value in records)
+    if memory.used_bytes + more_bytes <= memory.limit_bytes:  # as if all were new
+        return
+    known = journal.state.offsets.get(group_id, {})
+    is_new = any(
+        one.partition_index not in known.get(topic.name, ()) for topic in request.topics for one in topic.partitions
+    )
+    if is_new and not memory.has_room(more_bytes):
+        raise refusal(
+            Code.INVALID_COMMIT_OFFSET_SIZE,
+            f"group {group_id!r}: its offsets find no room beside the {memory.used_bytes} bytes of those of all groups "
+            f"of this node (group.offsets.memory.bytes is {memory.limit_bytes}): delete groups that nobody uses",
+        )
 
 
 def check_committer(

@@ -15,11 +15,10 @@ marker comes, and calls a position unstable until then, though its outcome is kn
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tidelog.coordinator.memory import CoordinatorMemory
+from tidelog.coordinator.memory import Charge
 
 PENDING_BYTES = 1_024
 """About what a pending offset takes beside its names and its value: 560 to 1,170 bytes were measured."""
@@ -46,17 +45,21 @@ class PendingOffsets:
 
     Attributes:
         groups: by group id and topic; neither is there without an offset.
-        size_bytes: about what all of it takes in memory.
+        charge: what all of it takes in memory.
     """
 
     def __init__(self) -> None:
         self.groups: dict[str, dict[str, PendingPositions]] = {}
-        self.size_bytes = 0
-        self._memory = CoordinatorMemory(sys.maxsize)  # its own, until there is a coordinator
+        self.charge = Charge()
         self._positions: dict[int, dict[OffsetKey, None]] = {}  # of each open transaction, in order
 
     def __bool__(self) -> bool:
         return bool(self.groups)
+
+    @property
+    def size_bytes(self) -> int:
+        """About what all of it takes in memory."""
+        return self.charge.size_bytes
 
     @property
     def producer_ids(self) -> frozenset[int]:
@@ -86,9 +89,9 @@ class PendingOffsets:
         by_producer[producer_id] = value
         self._positions.setdefault(producer_id, {})[position] = None
         if before is None:
-            self._resize(size_bytes(position.group_id, position.topic, value))
+            self.charge.resize(size_bytes(position.group_id, position.topic, value))
         else:
-            self._resize(len(value) - len(before))
+            self.charge.resize(len(value) - len(before))
 
     def drop(self, position: OffsetKey) -> None:
         """Something was said of a position that counts, and is newer than all that is pending."""
@@ -122,26 +125,14 @@ class PendingOffsets:
             for group_id, topics in self.groups.items()
         }
         copy._positions = {producer_id: dict(positions) for producer_id, positions in self._positions.items()}
-        copy._resize(self.size_bytes)
+        copy.charge = Charge(self.size_bytes)
         return copy
-
-    # What it takes.
-
-    def charge(self, memory: CoordinatorMemory) -> None:
-        """Have what it takes count there from now on."""
-        self._memory.used_bytes -= self.size_bytes
-        self._memory = memory
-        memory.used_bytes += self.size_bytes
-
-    def release(self) -> None:
-        """Give back the memory that it took: the coordinator is spent."""
-        self.charge(CoordinatorMemory(sys.maxsize))
 
     def _remove(self, producer_id: int, position: OffsetKey) -> None:
         topics = self.groups[position.group_id]
         positions = topics[position.topic]
         by_producer = positions[position.partition]
-        self._resize(-size_bytes(position.group_id, position.topic, by_producer.pop(producer_id)))
+        self.charge.resize(-size_bytes(position.group_id, position.topic, by_producer.pop(producer_id)))
         if not by_producer:
             del positions[position.partition]
             if not positions:
@@ -152,7 +143,3 @@ class PendingOffsets:
         del mine[position]
         if not mine:
             del self._positions[producer_id]
-
-    def _resize(self, more_bytes: int) -> None:
-        self.size_bytes += more_bytes
-        self._memory.used_bytes += more_bytes

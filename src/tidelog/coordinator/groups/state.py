@@ -25,6 +25,7 @@ from tidelog.coordinator.groups.records import (
 )
 from tidelog.coordinator.groups.share import recorded as recorded_shares
 from tidelog.coordinator.groups.share.group import ShareGroup
+from tidelog.coordinator.memory import Charge
 from tidelog.journal import KeyValue, TransactionEnd, TransactionRecord
 
 KNOWN_TOPICS_MAX = 10_000
@@ -34,11 +35,18 @@ Positions = dict[int, bytes]
 """The offsets of one group in one topic, by partition, as `records.decode_offset` reads them."""
 
 
+OFFSET_BYTES = 160
+"""About what a committed offset takes beside its value."""
+NAMES_BYTES = 500
+"""About what a group that has offsets takes, or a topic in which it has some, beside its name."""
+
+
 class RecordedGroups:
     """A state for `Journal`; its records are keys and values as bytes, also within transactions, and the ends of those.
 
     Attributes:
         offsets: by group and topic; neither is there without an offset.
+        offsets_charge: about what they take in memory.
         pending: offsets that wait for the end of a transaction.
         groups: the classic groups by id, as `records.decode_group` reads them.
         consumer_groups: by id, as objects: nothing but a record changes them.
@@ -49,6 +57,7 @@ class RecordedGroups:
 
     def __init__(self) -> None:
         self.offsets: dict[str, dict[str, Positions]] = {}
+        self.offsets_charge = Charge()
         self.pending = PendingOffsets()
         self.groups: dict[str, bytes] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
@@ -72,12 +81,12 @@ class RecordedGroups:
             if positions is None:
                 positions = self._positions(names)
             if value is not None:
-                if partition not in positions:
-                    self.offsets_count += 1
-                positions[partition] = value
+                self._keep(positions, partition, value)
             else:
-                if positions.pop(partition, None) is not None:
+                before = positions.pop(partition, None)
+                if before is not None:
                     self.offsets_count -= 1
+                    self.offsets_charge.resize(-OFFSET_BYTES - len(before))
                 if not positions:
                     self._forget(names)
             if self.pending.groups:
@@ -100,6 +109,7 @@ class RecordedGroups:
             group_id: {topic: dict(positions) for topic, positions in topics.items()}
             for group_id, topics in self.offsets.items()
         }
+        copy.offsets_charge = Charge(self.offsets_charge.size_bytes)
         copy.pending = self.pending.clone()
         copy.groups = dict(self.groups)
         copy.consumer_groups = {group_id: group.clone() for group_id, group in self.consumer_groups.items()}
@@ -128,9 +138,7 @@ class RecordedGroups:
         if isinstance(record, TransactionEnd):
             for position, value in self.pending.end(record.producer_id, is_committed=record.is_committed):
                 positions = self._positions_in(position.group_id, position.topic)
-                if position.partition not in positions:
-                    self.offsets_count += 1
-                positions[position.partition] = value
+                self._keep(positions, position.partition, value)
         elif isinstance(record, TransactionRecord):
             key, offset = cast(KeyValue, record.record)
             if key[:2] in OFFSET_KEY_VERSIONS and offset is not None:
@@ -139,6 +147,15 @@ class RecordedGroups:
                 self.pending.add(record.producer_id, OffsetKey(group_id, intern(topic), partition), offset)
             else:
                 self.apply(record.record)
+
+    def _keep(self, positions: Positions, partition: int, value: bytes) -> None:
+        before = positions.get(partition)
+        if before is None:
+            self.offsets_count += 1
+            self.offsets_charge.resize(OFFSET_BYTES + len(value))
+        elif len(before) != len(value):
+            self.offsets_charge.resize(len(value) - len(before))
+        positions[partition] = value
 
     def _positions(self, names: bytes) -> Positions:
         """Those that `names`, as they stand in a key, stand for; made if there are none."""
@@ -152,9 +169,11 @@ class RecordedGroups:
         topics = self.offsets.get(group_id)
         if topics is None:
             topics = self.offsets[group_id] = {}
+            self.offsets_charge.resize(NAMES_BYTES + len(group_id))
         positions = topics.get(topic)
         if positions is None:
             positions = topics[intern(topic)] = {}
+            self.offsets_charge.resize(NAMES_BYTES + len(topic))
         return positions
 
     def _forget(self, names: bytes) -> None:
@@ -162,8 +181,10 @@ class RecordedGroups:
         group_id, topic = _group_and_topic(names)
         topics = self.offsets[group_id]
         del topics[topic]
+        self.offsets_charge.resize(-NAMES_BYTES - len(topic))
         if not topics:
             del self.offsets[group_id]
+            self.offsets_charge.resize(-NAMES_BYTES - len(group_id))
 
 
 def _group_and_topic(names: bytes) -> tuple[str, str]:

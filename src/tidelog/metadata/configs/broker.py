@@ -573,6 +573,15 @@ GROUP_COORDINATOR_MEMORY_BYTES = ConfigKey(
     "assignments. A member that finds no room is refused (GROUP_MAX_SIZE_REACHED).",
     minimum=1,
 )
+GROUP_OFFSETS_MEMORY_BYTES = ConfigKey(
+    "group.offsets.memory.bytes",
+    LONG,
+    "268435456",
+    "Tidelog's own: about the memory of the committed offsets of all groups that a node coordinates, some 200 bytes "
+    "each. A commit to a place that has no offset yet is refused where it finds no room (INVALID_COMMIT_OFFSET_SIZE); "
+    "what is committed already can be committed anew.",
+    minimum=1,
+)
 TRANSACTION_COORDINATOR_MEMORY_BYTES = ConfigKey(
     "transaction.coordinator.memory.bytes",
     LONG,

@@ -275,7 +275,7 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
         one.start(*first)
 
     @property
-    def _memory(self) -> CoordinatorMemory:
+    def memory(self) -> CoordinatorMemory:
         """What all machines of this kind share."""
         if self._memory_of_all is None:
             self._memory_of_all = CoordinatorMemory(self._own_values()[self._kind.memory_key])

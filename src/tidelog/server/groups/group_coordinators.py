@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId, TopicId
+from tidelog.coordinator.memory import CoordinatorMemory
 from tidelog.log.producer_state import ProducerStates
 from tidelog.metadata import MetadataDelta, MetadataImage, ResourceType
 from tidelog.metadata.configs import BrokerSettings, ConfigKey, group_values
@@ -61,12 +62,16 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
 
     Args:
         send_to_leader: asks share coordinators.
+
+    Attributes:
+        offsets_memory: of the committed offsets of all groups here.
     """
 
     def __init__(self, node: CoordinatorNode, *, send_to_leader: SendToLeader = send_to_nobody) -> None:
         super().__init__(GROUPS, node, send_to_leader=send_to_leader)
         self._rng = node.rng
         self._settings_of_all = BrokerSettings.of(node.properties)
+        self.offsets_memory = CoordinatorMemory(self._settings_of_all[keys.GROUP_OFFSETS_MEMORY_BYTES])
         self._settings_of_groups: dict[str, Mapping[str, str]] = {}
         self._parsed: dict[str, ConsumerGroupSettings] | None = {}  # of those, once they are asked for
         self._parsed_shares: dict[str, ShareGroupSettings] = {}  # likewise
@@ -145,7 +150,9 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
     def _new_machine(self, index: int) -> GroupCoordinator:
         from tidelog.coordinator.groups import GroupCoordinator
 
-        machine = GroupCoordinator(index, self._settings(), rng=self._rng, memory=self._memory)
+        machine = GroupCoordinator(
+            index, self._settings(), rng=self._rng, memory=self.memory, offsets_memory=self.offsets_memory
+        )
         self._tell_settings(machine, 0, 0)
         image = self._broker.newest_image
         machine.names_topics = knows_topics_of_offsets(image.features)

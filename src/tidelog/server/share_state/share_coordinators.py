@@ -192,7 +192,7 @@ class ShareCoordinators(CoordinatorPartitions["ShareCoordinator"]):
     def _new_machine(self, index: int) -> ShareCoordinator:
         from tidelog.coordinator.share import ShareCoordinator
 
-        return ShareCoordinator(index, self._settings(), memory=self._memory)
+        return ShareCoordinator(index, self._settings(), memory=self.memory)
 
     def _settings(self) -> ShareCoordinatorSettings:
         from tidelog.coordinator.share import ShareCoordinatorSettings

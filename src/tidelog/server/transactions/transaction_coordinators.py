@@ -96,7 +96,7 @@ class TransactionCoordinators(CoordinatorPartitions["TransactionCoordinator"]):
             PartitionIndex(index),
             self._settings(),
             value_version=_value_version(self._broker.image),
-            memory=self._memory,
+            memory=self.memory,
         )
 
     def _settings(self) -> TransactionSettings:
