@@ -213,3 +213,16 @@ def test_client_ids_that_are_made_up_take_no_memory_without_end(monkeypatch: pyt
         quotas.charge(PRODUCE, "u", f"c-{number}", 1)
         assert quotas.charge(PRODUCE, "u", "busy", 1) > 0, "who is here often is not forgotten"
     assert len(quotas._meters[PRODUCE]) == 10
+
+
+def test_who_is_held_back_is_counted_by_quota_and_not_by_client() -> None:
+    quotas = ClientQuotas(lambda: 0)
+    quotas.set_quotas({(("user", None),): {"producer_byte_rate": 10.0}})
+    for number in range(20):
+        assert quotas.charge("producer_byte_rate", f"user-{number}", "", 1_000.0)
+    assert quotas.charge("producer_byte_rate", "another", "", 1.0) == 0
+    throttled = quotas.throttled["producer_byte_rate"]
+    assert throttled.count == 20
+    assert throttled.sum_ms > 0
+    assert quotas.throttled["consumer_byte_rate"].count == 0
+    assert quotas.entity_counts()["producer_byte_rate"] == 21

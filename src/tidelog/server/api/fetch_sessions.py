@@ -344,13 +344,17 @@ class FetchSessions:
         rng: makes ids that nobody guesses.
 
     Attributes:
+        slots: as above.
+        partitions_max: as above.
         partition_count: of all sessions together.
+        without_room: how often there was no room for a session, or for what it follows.
     """
 
     def __init__(self, slots: int, partitions_max: int, rng: Rng) -> None:
         self.partition_count = 0
-        self._slots = slots
-        self._partitions_max = partitions_max
+        self.slots = slots
+        self.without_room = 0
+        self.partitions_max = partitions_max
         self._rng = rng
         self._ended: list[FetchSession] = []  # closed, with more than one turn may let go of
         self._sessions: dict[int, FetchSession] = {}  # the least recently used first
@@ -420,7 +424,7 @@ class FetchSessions:
 
     def _update(self, session: FetchSession, request: FetchRequest) -> None:
         before = len(session.partitions)
-        if self.partition_count + sum(len(topic.partitions) for topic in request.topics) > self._partitions_max:
+        if self.partition_count + sum(len(topic.partitions) for topic in request.topics) > self.partitions_max:
             self._check_growth(session, request)
         session.update(request)
         self.partition_count += len(session.partitions) - before
@@ -438,12 +442,16 @@ class FetchSessions:
             self._remove(replaced)
             replaced.overtake()
         size = len(session.partitions)
-        if request.session_epoch == INITIAL_EPOCH and size and self._has_room(session.is_follower, size, now_ms):
+        if request.session_epoch != INITIAL_EPOCH or not size:
+            return session
+        if self._has_room(session.is_follower, size, now_ms):
             session.session_id = self._new_id()
             session.epoch = next_epoch(INITIAL_EPOCH)
             self._sessions[session.session_id] = session
             self.partition_count += size
             self._touch(session, now_ms)
+        else:
+            self.without_room += 1
         return session
 
     def _check_growth(self, session: FetchSession, request: FetchRequest) -> None:
@@ -453,13 +461,14 @@ class FetchSessions:
             for topic in request.topics
             for wanted in topic.partitions
         )
-        if added_count and self.partition_count + added_count > self._partitions_max:
+        if added_count and self.partition_count + added_count > self.partitions_max:
+            self.without_room += 1
             self._remove(session)
             session.overtake()
             raise refusal(
                 Code.FETCH_SESSION_ID_NOT_FOUND,
                 f"fetch session {session.session_id} would follow {added_count} partitions more, and all sessions "
-                f"follow {self._partitions_max} at the most (max.incremental.fetch.session.cache.partitions)",
+                f"follow {self.partitions_max} at the most (max.incremental.fetch.session.cache.partitions)",
             )
 
     def _new_id(self) -> int:
@@ -470,9 +479,9 @@ class FetchSessions:
 
     def _has_room(self, is_follower: bool, size: int, now_ms: int) -> bool:
         """Whether there is room for one more of so many partitions, after others had to give way or not."""
-        if size > self._partitions_max:
+        if size > self.partitions_max:
             return False
-        while len(self._sessions) >= self._slots or self.partition_count + size > self._partitions_max:
+        while len(self._sessions) >= self.slots or self.partition_count + size > self.partitions_max:
             gives_way = self._giving_way(is_follower, size, now_ms)
             if gives_way is None:
                 return False

@@ -101,6 +101,8 @@ def limiting_mutations(
             answer = await _answered(handle(node, part, context))
             quotas.charge_mutations(user, client_id, -_not_done(division, admitted, answer))
         context.throttle_ms = quotas.mutations_throttle_ms(user, client_id)
+        if context.throttle_ms:
+            quotas.throttled[CONTROLLER_MUTATION_RATE].add(user, client_id, context.throttle_ms)
         if not excess:
             return answer
         error = refusal(

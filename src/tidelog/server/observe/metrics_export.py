@@ -23,6 +23,7 @@ from tidelog.base.errors import Code
 from tidelog.base.version import __version__
 from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.server.observe.coordinator_metrics import about_groups, about_lags, about_share_groups, about_transactions
+from tidelog.server.observe.limit_metrics import about_limits, about_quotas
 from tidelog.server.observe.metric_families import counter, counters, gauge, gauges
 from tidelog.server.quorum.living_voters import known_voters
 from tidelog.server.settings.metrics import BUCKET_SHIFT, NodeMetrics, RequestTimes
@@ -73,6 +74,8 @@ def collect(node: ObservedNode, room: Mapping[str, tuple[int, int]]) -> _Familie
         *about_lags(node),
         *about_share_groups(node),
         *about_transactions(node),
+        *about_limits(node),
+        *about_quotas(node),
         *_about_disks(node, metrics, room),
         *_about_machine(metrics),
     ]

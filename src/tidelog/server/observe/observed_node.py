@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from tidelog.base.ports import Clock
     from tidelog.metadata import MetadataImage
+    from tidelog.metadata.configs import BrokerSettings
     from tidelog.server.api.fetch_sessions import FetchSessions
     from tidelog.server.broker.broker import Broker
     from tidelog.server.groups.group_coordinators import GroupCoordinators
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tidelog.server.settings.config import NodeConfig
     from tidelog.server.settings.metrics import NodeMetrics
     from tidelog.server.share_fetching.share_fetching import ShareFetching
+    from tidelog.server.share_state.share_coordinators import ShareCoordinators
     from tidelog.server.storage.log_files import LogFiles
     from tidelog.server.transactions.transaction_coordinators import TransactionCoordinators
     from tidelog.server.transport.connections import Connections
@@ -36,6 +38,8 @@ class ObservedNode(Protocol):
     def active_controller(self) -> Controller | None: ...
     @property
     def broker(self) -> Broker: ...
+    @property
+    def broker_settings(self) -> BrokerSettings: ...
     @property
     def clock(self) -> Clock: ...
     @property
@@ -71,6 +75,8 @@ class ObservedNode(Protocol):
 
     @property
     def share_fetching(self) -> ShareFetching: ...
+    @property
+    def share_states(self) -> ShareCoordinators: ...
     @property
     def transactions(self) -> TransactionCoordinators: ...
     @property

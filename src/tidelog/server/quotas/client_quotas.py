@@ -29,6 +29,7 @@ from tidelog.metadata.client_quotas import (
     canonical_name,
 )
 from tidelog.server.quotas.rates import DEFAULT_WINDOWS, RateMeter, TokenBucket, Windows
+from tidelog.server.quotas.throttled import Throttled
 
 K = TypeVar("K")
 
@@ -66,6 +67,7 @@ class ClientQuotas:
     Attributes:
         is_set: whether there is any for users or client ids: else nothing needs to be asked, nor charged.
         are_connections_limited: whether there is any for addresses.
+        throttled: who was held back, by quota.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class ClientQuotas:
         self._meters: dict[str, dict[tuple[str, str], RateMeter]] = {}
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
         self._connections: dict[str, RateMeter] = {}
+        self.throttled = {key: Throttled(key) for key in sorted(CLIENT_KEYS)}
         self.is_set = False
         self.are_connections_limited = False
 
@@ -143,9 +146,13 @@ class ClientQuotas:
         meter = self._meter(self._meters.setdefault(key, {}), (share.user, share.client_id))
         if key == REQUEST_PERCENTAGE:
             meter.record(amount * PERCENT_PER_SECOND_OF_NS, windows, now_ms)
-            return min(meter.throttle_ms(share.limit, windows, now_ms), windows.size_ms)
-        meter.record(amount, windows, now_ms)
-        return meter.throttle_ms(share.limit, windows, now_ms)
+            delay_ms = min(meter.throttle_ms(share.limit, windows, now_ms), windows.size_ms)
+        else:
+            meter.record(amount, windows, now_ms)
+            delay_ms = meter.throttle_ms(share.limit, windows, now_ms)
+        if delay_ms:
+            self.throttled[key].add(user, client_id, delay_ms)
+        return delay_ms
 
     def charge_mutations(self, user: str, client_id: str, count: int) -> int:
         """So many partitions were made or deleted. Returns for how long to hold them back, in ms."""
@@ -176,6 +183,12 @@ class ClientQuotas:
             return True
         meter.record(-1.0, windows, now_ms)
         return False
+
+    def entity_counts(self) -> dict[str, int]:
+        """Of how many users and client ids it is remembered what they used, by quota."""
+        counts = {key: len(self._meters.get(key, ())) for key in self.throttled}
+        counts[CONTROLLER_MUTATION_RATE] = len(self._buckets)
+        return counts
 
     def _meter(self, meters: dict[K, RateMeter], owner: K) -> RateMeter:
         meter = meters.pop(owner, None) or RateMeter()

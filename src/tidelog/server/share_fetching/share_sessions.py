@@ -127,11 +127,13 @@ class ShareSessions:
     Attributes:
         count_max: `group.share.max.share.sessions`.
         partition_count: how many partitions they have.
+        refused: how often there was no room for a session, or for what it follows.
     """
 
     def __init__(self, partitions_max: int) -> None:
         self.count_max = 0
         self.partition_count = 0
+        self.refused = 0
         self._partitions_max = partitions_max
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._members: dict[str, dict[str, None]] = {}
@@ -176,6 +178,7 @@ class ShareSessions:
         if before is not None:
             self.remove(before)
         elif len(self._sessions) >= self.count_max:
+            self.refused += 1
             raise refusal(
                 Code.SHARE_SESSION_LIMIT_REACHED,
                 f"{self.count_max} members of share groups fetch from this broker, and no more may "
@@ -199,6 +202,7 @@ class ShareSessions:
         for index in indexes:
             if self.partition_count + len(session.partitions) - before >= self._partitions_max:
                 self.partition_count += len(session.partitions) - before
+                self.refused += 1
                 raise refusal(
                     Code.SHARE_SESSION_LIMIT_REACHED,
                     f"{self._partitions_max} partitions are fetched by members of share groups, and no more may "

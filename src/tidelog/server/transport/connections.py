@@ -157,6 +157,16 @@ class Connections:
         else:
             self._let_in()
 
+    @property
+    def counted(self) -> int:
+        """Open connections that `max.connections` is about."""
+        return self._counted
+
+    @property
+    def of_one_ip_max(self) -> int:
+        """The most connections that one address has."""
+        return max(self._by_ip.values(), default=0)
+
     def hold_up(self, listens: Listens) -> None:
         """This one is for clients: `max.connections` is about it. (Controllers are always let in.)"""
         self._held_up.append(listens)
