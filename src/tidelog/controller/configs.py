@@ -16,6 +16,7 @@ from itertools import islice
 from tidelog.base.errors import Code, ConfigError, KafkaError, refusal
 from tidelog.base.ids import BrokerId
 from tidelog.controller.leaders import changes_on_min_insync
+from tidelog.controller.limits import Room
 from tidelog.controller.partition_scan import PartitionScan
 from tidelog.controller.pending_changes import after, pending_changes
 from tidelog.controller.topic_rules import UNCLEAN_ELECTION, TopicRules
@@ -42,6 +43,7 @@ from tidelog.metadata.configs import (
     validate_group_configs,
     validate_topic_configs,
 )
+from tidelog.metadata.configs.limits import MAX_CONFIGURED_RESOURCES
 from tidelog.metadata.configs.min_insync import ALL_BROKERS, MIN_INSYNC
 from tidelog.metadata.image import MetadataView, ResourceKey, ResourceType
 from tidelog.metadata.listeners import (
@@ -89,6 +91,7 @@ def decide_alter_configs(
     are_too_many = sum(len(one.changes) for one in resources) > CONFIG_CHANGES_PER_REQUEST_MAX
     records: list[object] = []
     altered: list[AlteredConfigs] = []
+    room = Room(metadata, settings, MAX_CONFIGURED_RESOURCES, len(metadata.configs))
     for one in resources:
         try:
             if counts[one.resource] > 1:
@@ -99,7 +102,10 @@ def decide_alter_configs(
                     f"the request changes more than {CONFIG_CHANGES_PER_REQUEST_MAX} settings: send several requests",
                 )
             _check_exists(metadata, one.resource)
-            records += _alter(metadata, settings, one)
+            changed_one = _alter(metadata, settings, one)
+            if changed_one and one.resource.type == ResourceType.GROUP and one.resource not in metadata.configs:
+                room.take()
+            records += changed_one
         except KafkaError as error:
             altered.append(AlteredConfigs(one.resource, error.code, str(error)))
             continue

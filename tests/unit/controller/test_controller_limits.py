@@ -9,6 +9,9 @@ import pytest
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.principals import USER, Principal, Requester
 from tidelog.controller import (
+    ConfigChange,
+    ConfigOperation,
+    ConfigsToAlter,
     ControllerSettings,
     ControllerState,
     TopicToCreate,
@@ -19,6 +22,7 @@ from tidelog.controller.client_quotas import QuotasToAlter
 from tidelog.controller.delegation_tokens import TokenToCreate
 from tidelog.controller.scram_users import SaltedPassword, ScramUserChange
 from tidelog.io.rng import SystemRng
+from tidelog.metadata import ResourceKey, ResourceType
 from tidelog.metadata.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.metadata.records.brokers import BrokerRegistrationChangeRecord, RegisterBrokerRecord
@@ -33,6 +37,7 @@ LIMITS = {
     "max.scram.credentials": "2",
     "max.delegation.tokens": "2",
     "max.partitions": "10",
+    "max.configured.resources": "2",
     "delegation.token.secret.key": "secret",
 }
 
@@ -132,3 +137,16 @@ def test_partitions(state: ControllerState) -> None:
         state.apply(record)
     assert state.clone().decide_create_topics([TopicToCreate("d", 6)], rng=RNG).reply[0].code == Code.NONE
     assert create(TopicToCreate("d", 7)) == [Code.POLICY_VIOLATION]
+
+
+def test_settings_of_groups(state: ControllerState) -> None:
+    def to_alter(*groups: str, value: str = "50000") -> list[ConfigsToAlter]:
+        change = ConfigChange("consumer.session.timeout.ms", ConfigOperation.SET, value)
+        return [ConfigsToAlter(ResourceKey(ResourceType.GROUP, group), (change,)) for group in groups]
+
+    decision = state.decide_alter_configs(to_alter("a", "b", "c"))
+    assert [one.code for one in decision.reply] == [Code.NONE, Code.NONE, Code.POLICY_VIOLATION]
+    for record in decision.records:
+        state.apply(record)
+    again = state.decide_alter_configs(to_alter("a", "c", value="51000"))
+    assert [one.code for one in again.reply] == [Code.NONE, Code.POLICY_VIOLATION]

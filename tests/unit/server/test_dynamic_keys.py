@@ -701,6 +701,12 @@ def makes_tokens(world: World) -> list[Code]:
     return decided(world, two)
 
 
+def sets_groups(world: World) -> list[Code]:
+    change = ConfigChange("consumer.session.timeout.ms", ConfigOperation.SET, "50000")
+    wanted = [ConfigsToAlter(ResourceKey(ResourceType.GROUP, group), (change,)) for group in ("limit-a", "limit-b")]
+    return decided(world, lambda state: state.decide_alter_configs(wanted, validate_only=True))
+
+
 def grows(world: World) -> list[Code]:
     topic = TopicToGrow(world.topic, 2)
     return decided(world, lambda state: state.decide_create_partitions([topic], rng=world.node.rng, validate_only=True))
@@ -840,6 +846,7 @@ BROKER_EFFECTS: dict[str, Effect] = {
     "max.acls": Effect("1", makes_rules),
     "max.auto.created.topics.per.ip": Effect("1", makes_topics_when_asked),
     "max.client.quotas": Effect("1", limits_users),
+    "max.configured.resources": Effect("1", sets_groups),
     "max.connections": Effect("1", accepts),
     "max.connections.per.ip": Effect("1", admits),
     "max.connections.per.ip.overrides": Effect("127.0.0.1:1", admits),

@@ -82,4 +82,15 @@ MAX_PARTITIONS = ConfigKey(
     is_dynamic=True,
 )
 
+MAX_CONFIGURED_RESOURCES = ConfigKey(
+    "max.configured.resources",
+    INT,
+    "250000",
+    "Tidelog's own: the most topics, brokers and groups of the cluster that have settings of their own. Settings of a "
+    "further group are refused (POLICY_VIOLATION), since a group need not be there; those of topics and brokers are "
+    "not.",
+    minimum=1,
+    is_dynamic=True,
+)
+
 LIMIT_CONFIGS: tuple[ConfigKey[Any], ...] = keys_in(globals())

@@ -123,6 +123,7 @@ def _limits(node: ObservedNode) -> Iterator[Limit]:
         yield Limit(setting.name, memory.used_bytes, memory.limit_bytes, memory.refused)
     for key, count in (
         (limits.MAX_PARTITIONS, sum(len(topic.partitions) for topic in image.topics_by_id.values())),
+        (limits.MAX_CONFIGURED_RESOURCES, len(image.configs)),
         (limits.MAX_ACLS, len(image.acls)),
         (limits.MAX_CLIENT_QUOTAS, len(image.client_quotas)),
         (limits.MAX_SCRAM_CREDENTIALS, len(image.scram_credentials)),
