@@ -8,7 +8,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
+import confluent_kafka
 import pytest
 
 from support.clients.wire_client import WireClient, batch_of
@@ -18,6 +20,7 @@ from support.load.verifying import VerifyingLoad, verifying_load
 from support.nodes.metrics import samples
 from support.nodes.node import NodeProcess
 from support.nodes.server_process import ServerProcess
+from tidelog import Producer
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -252,3 +255,52 @@ def test_passwords_are_guessed_no_faster_on_many_connections(asking: ServerProce
     assert samples(asking)["tidelog_limit_peers", ("max.failed.authentications.per.ip",)] == 1
     wait_until(lambda: log_in(asking, "bob", "b") == 0, "an honest newcomer gets in when the budget comes back")
     assert asking.log.count("too many authentications from this address failed") < 20
+
+
+def test_honest_newcomers_get_in_when_the_budget_comes_back(tmp_path: Path) -> None:
+    """Clients take the refusal for one that passes: they try on by themselves."""
+    node = ServerProcess(tmp_path, tmp_path / "data")
+    node.settings |= SASL | {"max.failed.authentications.per.ip": "10"}
+    failures: list[object] = []
+    refused: list[confluent_kafka.KafkaError] = []
+    try:
+        node.start()
+        while log_in(node, "nobody", "x") != Code.THROTTLING_QUOTA_EXCEEDED:
+            pass
+        theirs = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": node.bootstrap,
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": "alice",
+                "sasl.password": "a",
+                "error_cb": refused.append,
+            }
+        )
+        theirs.produce("theirs", b"v", on_delivery=lambda error, _: failures.append(error))
+        options: dict[str, Any] = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "PLAIN",
+            "sasl_username": "bob",
+            "sasl_password": "b",
+        }
+        with Producer(node.bootstrap, **options) as ours:
+            ours.send("ours", b"v").result(60)
+        assert theirs.flush(60) == 0
+        assert failures == [None]
+        assert "max.failed.authentications.per.ip" in refused[0].str()
+    finally:
+        node.close()
+
+
+def test_topics_that_could_not_be_made_cost_nothing(tmp_path: Path) -> None:
+    config = {"max.auto.created.topics.per.ip": "2", "default.replication.factor": "3"}
+    node = NodeProcess(tmp_path / "data", config=config)
+    try:
+        node.start()
+        with WireClient(node.port) as client:
+            request = MetadataRequest(topics=[MetadataRequestTopic(name="three-replicas")])
+            answers = [client.ask(ApiKey.METADATA, 9, request, MetadataResponse) for _ in range(6)]
+        assert {one.topics[0].error_code for one in answers} == {Code.UNKNOWN_TOPIC_OR_PARTITION}
+    finally:
+        node.close()

@@ -277,7 +277,8 @@ def _check(what: str, error_code: int, message: str | None, hint: str | None) ->
     if not error_code:
         return
     code = Code(error_code)
-    told = f"{what} failed{f', {hint}' if hint else ''}. The broker says: {message or code.meaning} ({code.name})"
+    advice = f", {hint}" if hint and not code.retriable else ""  # who is to come again later sent nothing wrong
+    told = f"{what} failed{advice}. The broker says: {message or code.meaning} ({code.name})"
     raise NetworkError(told) if code.retriable else SaslAuthenticationError(told)
 
 

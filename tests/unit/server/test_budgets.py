@@ -39,6 +39,16 @@ def test_nobody_is_in_debt() -> None:
     assert each.left("a") == 10
 
 
+def test_what_came_to_nothing_is_given_back() -> None:
+    each = Budgets[str](10, 1_000, lambda: 0)
+    each.spend("a", 6)
+    each.give_back("a", 4)
+    each.give_back("b", 100)
+    assert (each.left("a"), each.left("b")) == (8, 10)
+    each.give_back("a", 100)
+    assert each.left("a") == 10
+
+
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 20))))
 def test_never_more_is_spent_than_came_in(steps: list[tuple[int, int]]) -> None:
     clock, spent = Clock(), 0

@@ -65,6 +65,12 @@ class Budgets(Generic[K]):
         if len(self._spent) > OWNERS_MAX:
             del self._spent[next(iter(self._spent))]
 
+    def give_back(self, owner: K, count: int) -> None:
+        """So much of what the owner spent came to nothing."""
+        bucket = self._spent.get(owner)
+        if bucket is not None:
+            bucket.record(-count, self._limit, self._windows, self._now_ms())
+
     @property
     def _limit(self) -> float:
         """By the second."""

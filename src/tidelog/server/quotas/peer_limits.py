@@ -44,7 +44,7 @@ class PeerLimits:
 
     def admit_topics(self, requester: Requester, names: list[str]) -> list[str]:
         """Those that may be made for somebody who asked for all of them: the first ones. They count."""
-        owner, budgets = (str(requester.principal), network_of(requester.host)), self.auto_created_topics
+        owner, budgets = _owner_of(requester), self.auto_created_topics
         admitted = names[: budgets.left(owner)]
         if admitted:
             budgets.spend(owner, len(admitted))
@@ -63,3 +63,11 @@ class PeerLimits:
                     extra={"peer": requester.host},
                 )
         return admitted
+
+    def give_back_topics(self, requester: Requester, count: int) -> None:
+        """So many that were admitted were not made."""
+        self.auto_created_topics.give_back(_owner_of(requester), count)
+
+
+def _owner_of(requester: Requester) -> tuple[str, str]:
+    return str(requester.principal), network_of(requester.host)

@@ -101,6 +101,9 @@ async def _create_then_answer(
             await create_topics_with_defaults(node, missing, context)
         except KafkaError as error:
             code_of(error, f"Metadata: auto-creation of {missing}")
+        unmade = sum(name not in node.image.topics_by_name for name in missing)
+        if unmade:
+            node.connections.peers.give_back_topics(context.requester, unmade)
     answer = _answer_where_it_fits(node, request, context)
     response = await answer if isinstance(answer, Awaitable) else answer
     if refused:
