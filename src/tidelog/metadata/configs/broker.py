@@ -234,14 +234,6 @@ SLOW_REQUEST_LOG_MS = ConfigKey(
     "Tidelog's own: a request that takes this long, or longer, is logged with its phases; -1 for none.",
     minimum=-1,
 )
-LEADER_IN_DOUBT_MAX_MS = ConfigKey(
-    "leader.in.doubt.max.ms",
-    INT,
-    "300",
-    "Tidelog's own: so long an answer waits for news that names a leader whose connection has just closed; 0 for not.",
-    minimum=0,
-    maximum=10_000,
-)
 LOGGING_FORMAT = ConfigKey(
     "logging.format",
     STRING,

@@ -156,6 +156,14 @@ REPLICA_FETCH_RESPONSE_MAX_BYTES = ConfigKey(
     "The most of all partitions that a follower fetches at a time, but for a first batch that is larger.",
     minimum=0,
 )
+LEADER_IN_DOUBT_MAX_MS = ConfigKey(
+    "leader.in.doubt.max.ms",
+    INT,
+    "300",
+    "Tidelog's own: so long an answer waits for news that names a leader whose connection has just closed; 0 for not.",
+    minimum=0,
+    maximum=10_000,
+)
 REPLICA_FETCH_BACKOFF_MS = ConfigKey(
     "replica.fetch.backoff.ms",
     INT,

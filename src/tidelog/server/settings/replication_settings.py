@@ -58,7 +58,7 @@ class ReplicaFetchSettings:
             timeout_ms=values[cluster_keys.REPLICA_SOCKET_TIMEOUT_MS],
             silence_ms_max=values[cluster_keys.BROKER_SESSION_TIMEOUT_MS],
             listener_name=inter_broker_listener_name(values),
-            doubt_ms_max=values[keys.LEADER_IN_DOUBT_MAX_MS],
+            doubt_ms_max=values[cluster_keys.LEADER_IN_DOUBT_MAX_MS],
             selects_by_rack=(values[cluster_keys.REPLICA_SELECTOR_CLASS] or "").endswith(RACK_AWARE),
         )
 
