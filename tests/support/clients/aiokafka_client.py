@@ -45,9 +45,9 @@ def consumer_of(bootstrap: str, *topics: str, **settings: Any) -> Any:
     return _running(AIOKafkaConsumer(*topics, bootstrap_servers=bootstrap, **defaults | settings))
 
 
-def admin_of(bootstrap: str) -> Any:
+def admin_of(bootstrap: str, **settings: Any) -> Any:
     """An admin client as a context."""
-    return _running(AIOKafkaAdminClient(bootstrap_servers=bootstrap))
+    return _running(AIOKafkaAdminClient(bootstrap_servers=bootstrap, **settings))
 
 
 async def produce(producer: Any, topic: str, records: Iterable[dict[str, Any]], *, partition: int = 0) -> list[int]:

@@ -102,11 +102,13 @@ class _Sockets:
 @contextmanager
 def _closing(client_class: Any, settings: dict[str, Any]) -> Iterator[Any]:
     sockets = _Sockets()
-    client = client_class(**settings, selector=sockets.selector)
     try:
-        yield client
+        client = client_class(**settings, selector=sockets.selector)
+        try:
+            yield client
+        finally:
+            client.close()
     finally:
-        client.close()
         sockets.close()
 
 
@@ -132,8 +134,8 @@ def consumer_of(bootstrap: str, **settings: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def admin_of(bootstrap: str) -> Iterator[Any]:
-    with _closing(KafkaAdminClient, {"bootstrap_servers": bootstrap}) as admin:
+def admin_of(bootstrap: str, **settings: Any) -> Iterator[Any]:
+    with _closing(KafkaAdminClient, {"bootstrap_servers": bootstrap} | settings) as admin:
         yield admin
 
 

@@ -55,9 +55,8 @@ class ClusterNode(ServerProcess):
         self.node_id = node_id
         self.is_paused = False
         self.directory = Path(cluster.directory(node_id))
-        self.port, self.controller_port = (
-            int(listener.rpartition(":")[2]) for listener in self.settings["listeners"].split(",")
-        )
+        ports = [int(listener.rpartition(":")[2]) for listener in self.settings["listeners"].split(",")]
+        self.port, self.controller_port = ports[0], ports[-1]
 
     def __repr__(self) -> str:
         return f"node {self.node_id}"
@@ -117,14 +116,17 @@ class Cluster:
     Args:
         home: where all files go.
         config: Kafka's keys, for every node.
+        is_secured: as by `tidelog up --secure`. What asks for an admin client is not for such a cluster.
 
     Attributes:
         nodes: by id.
     """
 
-    def __init__(self, home: Path, size: int = 3, *, config: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, home: Path, size: int = 3, *, config: dict[str, str] | None = None, is_secured: bool = False
+    ) -> None:
         files = LocalCluster(str(home), size)
-        files.write(port=0, config=config or {})
+        files.write(port=0, config=config or {}, is_secured=is_secured)
         self._files = files
         self.nodes = {node_id: ClusterNode(files, node_id) for node_id in files.node_ids}
 
