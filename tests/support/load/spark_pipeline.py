@@ -15,7 +15,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Settings:
         target: the topic that it is copied to.
         folder: of the table and the checkpoints.
         batch_records_max: of a micro-batch.
+        security: options of Kafka's clients, for a listener with TLS or SASL.
     """
 
     master: str
@@ -43,6 +44,7 @@ class Settings:
     target: str
     folder: str
     batch_records_max: int = 40
+    security: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -72,7 +74,8 @@ class Pipeline:
 
     @property
     def client(self) -> dict[str, str]:
-        return {"kafka.bootstrap.servers": self.settings.bootstrap}
+        security = {f"kafka.{key}": value for key, value in self.settings.security.items()}
+        return {"kafka.bootstrap.servers": self.settings.bootstrap, **security}
 
     def _path(self, name: str) -> str:
         return f"{self.settings.folder}/{name}"

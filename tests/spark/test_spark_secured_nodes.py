@@ -1,0 +1,94 @@
+"""The source and the sink on nodes whose listener has SASL_SSL: each mechanism, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.nodes.secured_cluster import Login, SecuredCluster, properties_of
+from tidelog import Consumer, NewTopic, Producer, TopicPartition
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tidelog[spark-local]'")
+pytest.importorskip("cryptography", reason="cryptography is not installed: pip install 'tidelog[security]'")
+
+from support.load.spark_pipeline import Settings
+from support.nodes.spark_standalone import PipelineDriver, SparkStandalone
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TOKEN = "delegation token"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", TOKEN)
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
+    cluster = SecuredCluster(tmp_path_factory.mktemp("secured"), 1)
+    try:
+        cluster.start()
+        with cluster.admin_client() as admin:
+            admin.create_topics([NewTopic("forbidden", 1)])
+        yield cluster
+        cluster.cluster.check_logs()
+    finally:
+        cluster.close()
+
+
+def login_of(secured: SecuredCluster, mechanism: str) -> Login:
+    return secured.token_login("SCRAM-SHA-256") if mechanism == TOKEN else secured.login(mechanism)
+
+
+def options_of(secured: SecuredCluster, login: Login) -> dict[str, str]:
+    properties = {"bootstrap.servers": secured.bootstrap(), **properties_of(login, secured.authority)}
+    return {f"kafka.{key}": value for key, value in properties.items()}
+
+
+@pytest.mark.timeout(240)
+def test_a_query_by_a_token_and_what_is_refused(spark: SparkSession, secured: SecuredCluster) -> None:
+    with secured.admin_client() as admin:
+        admin.create_topics([NewTopic("allowed-written", 1)])
+    options = options_of(secured, secured.token_login("SCRAM-SHA-512"))
+    rows = spark.range(10).selectExpr("cast(id as string) as value")
+    rows.write.format("tidelog").options(**options, topic="allowed-written").mode("append").save()
+    found = spark.read.format("tidelog").options(**options, subscribe="allowed-written").load()
+    assert sorted(int(row.value) for row in found.collect()) == list(range(10))
+    with pytest.raises(Exception, match="TOPIC_AUTHORIZATION_FAILED"):
+        spark.read.format("tidelog").options(**options, subscribe="forbidden").load().count()
+    wrong = options_of(secured, Login("SCRAM-SHA-512", "alice", "not-hers"))
+    with pytest.raises(Exception, match="SASL SCRAM-SHA-512 failed, as user 'alice'") as error:
+        spark.read.format("tidelog").options(**wrong, subscribe="allowed-written").load().count()
+    assert "not-hers" not in str(error.value)
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkStandalone]:
+    pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'tidelog[spark-delta]'")
+    with SparkStandalone(tmp_path_factory.mktemp("standalone")) as cluster:
+        yield cluster
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_pipeline_on_workers(
+    secured: SecuredCluster, standalone: SparkStandalone, tmp_path: Path, mechanism: str
+) -> None:
+    source, target = (f"allowed-{name}-{mechanism.replace(' ', '-')}" for name in ("source", "target"))
+    with secured.admin_client() as admin:
+        admin.create_topics([NewTopic(name, 2) for name in (source, target)])
+    login = login_of(secured, mechanism)
+    sent = [b"%d" % number for number in range(50)]
+    with Producer(secured.bootstrap(), **secured.options(login)) as producer:
+        for number, value in enumerate(sent):
+            producer.send(source, value, partition=number % 2)
+    properties = properties_of(login, secured.authority)
+    settings = Settings(standalone.url, secured.bootstrap(), source, target, str(tmp_path), security=properties)
+    with PipelineDriver(settings, tmp_path / "driver.log") as driver:
+        assert driver.ask("once") == []
+        assert driver.ask("audit") == [0, 0, len(sent)]
+    with Consumer(secured.bootstrap(), isolation_level="read_committed", **secured.options(login)) as consumer:
+        consumer.assign([TopicPartition(target, index) for index in range(2)], start="earliest")
+        assert sorted(record.value or b"" for record in consumer.until_end()) == sorted(sent)
