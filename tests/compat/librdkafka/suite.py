@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from support.clients.kafka_peer import KAFKA_JARS, KafkaCluster, java_command, missing_peers  # noqa: E402
 from support.nodes.cluster import Cluster  # noqa: E402
+from support.nodes.secured_cluster import SecuredCluster  # noqa: E402
 
 SOURCE = ROOT / "peers" / "librdkafka" / "package" / "deps" / "librdkafka"
 TEST_SECONDS_MAX = 240
@@ -46,11 +47,27 @@ NODE_CONFIG = {
 """What the tests expect of every broker: topics with four partitions; groups gather before they start; consumers are
 sent to replicas in their rack, as librdkafka's own scripts set it."""
 
+AUTHORIZED = {
+    "auto.create.topics.enable": "true",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
 SCENARIOS = {
     "default": {"auto.create.topics.enable": "true"},
     "noautocreate": {"auto.create.topics.enable": "false"},
+    "authorizer": AUTHORIZED,
+    "sasl": AUTHORIZED | {"connections.max.reauth.ms": "5000"},
 }
-"""A test wants one of these sets of brokers, by the names that librdkafka gives them."""
+"""A test wants one of these sets of brokers: by the names that librdkafka gives them, or as AUTHORIZER and SASL say."""
+
+AUTHORIZER = ("0109", "0115", "0119")
+"""Tests that deny topics to everybody, by `kafka-acls.sh` without a password: clients are `User:ANONYMOUS`."""
+
+SASL = ("0081", "0135", "0142")
+"""Tests of users and of what they may do: clients log in by SCRAM, over TLS."""
+
+SECURED = ("authorizer", "sasl")
+"""The scenarios whose nodes are as those of `tidelog up --secure`. Apache Kafka is tried without."""
 
 KAFKA_SCRIPTS = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
@@ -60,8 +77,8 @@ KAFKA_SCRIPTS = {
 PARTS = ("0081", "0137")
 """Tests that end at the first part that fails, with parts that are served after one that is not."""
 
-WANTS_SSL = {"0064_interceptors"}
-"""Tests that fail, where others skip themselves, if librdkafka is built without OpenSSL."""
+WANTS_SSL = {"0064_interceptors", "0081_admin", "0135_sasl_credentials", "0142_reauthentication"}
+"""Tests that fail, where others skip themselves, if librdkafka is built without OpenSSL, which SCRAM takes as well."""
 
 WANTS_KAFKA = {
     "0045_subscribe_update_non_exist_and_partchange",
@@ -85,7 +102,7 @@ class Run:
 
     Attributes:
         number: of the tests: the runner knows them by nothing else.
-        scenario: what kind of brokers they want.
+        scenario: what kind of brokers they want, of SCENARIOS.
         names: of the tests that have the number and want such brokers.
         part: the one part to run of a test that is run by its parts.
     """
@@ -94,6 +111,11 @@ class Run:
     scenario: str
     names: tuple[str, ...]
     part: str = ""
+
+    @property
+    def declared_scenario(self) -> str:
+        """What librdkafka calls it."""
+        return "default" if self.scenario in SECURED else self.scenario
 
     @property
     def outcome_names(self) -> list[str]:
@@ -127,7 +149,9 @@ def listed_runs(source: Path) -> list[Run]:
     together = dict[tuple[str, str], list[str]]()
     for name, scenario in declared.items():
         if listed[name] == "run":
-            together.setdefault((name[:4], scenario), []).append(name)
+            number = name[:4]
+            kind = "sasl" if number in SASL else "authorizer" if number in AUTHORIZER else scenario
+            together.setdefault((number, kind), []).append(name)
     return [
         Run(number, scenario, tuple(names), part)
         for (number, scenario), names in together.items()
@@ -147,7 +171,7 @@ def parts_of(source: Path, number: str) -> list[str]:
 def perform(source: Path, run: Run, directory: Path, environment: dict[str, str]) -> list[Outcome]:
     started = time.monotonic()
     log = directory / f"{'.'.join(filter(None, (run.number, run.scenario, run.part)))}.log"
-    environment = {**environment, "TESTS": run.number, "TEST_SCENARIO": run.scenario}
+    environment = {**environment, "TESTS": run.number, "TEST_SCENARIO": run.declared_scenario}
     if run.part:
         environment["SUBTESTS"] = f"{run.part}:"
     with log.open("wb") as stream:
@@ -215,30 +239,63 @@ def lay_out(directory: Path, source: Path) -> None:
             (directory / name).symlink_to(source / name)
 
 
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """What tests are given of the brokers.
+
+    Attributes:
+        bootstrap: their addresses.
+        settings: of librdkafka, for all its clients.
+    """
+
+    bootstrap: str
+    settings: dict[str, str] = field(default_factory=dict)
+
+
 @contextmanager
-def brokers(directory: Path, size: int, config: dict[str, str], *, is_peer: bool) -> Iterator[str]:
-    """Nodes, or brokers of Apache Kafka, each in a rack of its own that bears its number. Gives their addresses."""
+def brokers(directory: Path, size: int, scenario: str, *, is_peer: bool) -> Iterator[Brokers]:
+    """Nodes, or brokers of Apache Kafka, each in a rack of its own that bears its number."""
     copies = str(min(size, 3))
-    config = NODE_CONFIG | {"default.replication.factor": copies, "offsets.topic.replication.factor": copies} | config
+    config = NODE_CONFIG | {"default.replication.factor": copies, "offsets.topic.replication.factor": copies}
+    config |= SCENARIOS[scenario]
     if is_peer:
         kafka = KafkaCluster(directory / "kafka", size)
         for node_id, peer in kafka.nodes.items():
             peer.config = {**config, "broker.rack": f"RACK{node_id}"}
         try:
             kafka.start()
-            yield kafka.bootstrap
+            yield Brokers(kafka.bootstrap)
         finally:
             kafka.close()
         return
-    cluster = Cluster(directory / "nodes", size, config=config)
+    secured = SecuredCluster(directory / "nodes", size, config=config) if scenario in SECURED else None
+    cluster = Cluster(directory / "nodes", size, config=config) if secured is None else secured.cluster
     for node_id, node in cluster.nodes.items():
         node.settings["broker.rack"] = f"RACK{node_id}"
     try:
-        cluster.start()
-        yield cluster.bootstrap
+        if secured is None:
+            cluster.start()
+            yield Brokers(cluster.bootstrap)
+        else:
+            secured.start()
+            yield brokers_of(secured, scenario)
         cluster.check_logs()
     finally:
         cluster.close()
+
+
+def brokers_of(secured: SecuredCluster, scenario: str) -> Brokers:
+    if scenario == "authorizer":
+        return Brokers(secured.bootstrap("OPEN"))
+    login = secured.login("SCRAM-SHA-256")
+    settings = {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(secured.authority),
+        "sasl.mechanism": login.mechanism,
+        "sasl.username": login.username,
+        "sasl.password": login.password,
+    }
+    return Brokers(secured.bootstrap(), settings)
 
 
 def kafka_path(directory: Path, source: Path) -> Path | None:
@@ -281,12 +338,13 @@ def lacking(source: Path, run: Run) -> str | None:
     return None
 
 
-def perform_all(source: Path, runs: Sequence[Run], directory: Path, bootstrap: str, jobs: int) -> list[Outcome]:
+def perform_all(source: Path, runs: Sequence[Run], directory: Path, given: Brokers, jobs: int) -> list[Outcome]:
     """Run tests against brokers, `jobs` at a time, and print how each went. The long ones begin first."""
     lay_out(directory, source)
     (directory / "tests" / "test.conf").write_text(
-        f"metadata.broker.list={bootstrap}\n"
-        "test.topic.random=true\n"
+        f"metadata.broker.list={given.bootstrap}\n"
+        + "".join(f"{key}={value}\n" for key, value in given.settings.items())
+        + "test.topic.random=true\n"
         # As librdkafka's runner does with tests that it runs at once: each gets less of the machine.
         f"test.timeout.multiplier={1 + (jobs - 1) / 3:.1f}\n"
     )
@@ -294,7 +352,7 @@ def perform_all(source: Path, runs: Sequence[Run], directory: Path, bootstrap: s
         **os.environ,
         "LD_LIBRARY_PATH": f"{source / 'src'}:{source / 'src-cpp'}",
         "TEST_KAFKA_VERSION": BROKER_VERSION,
-        "BROKERS": bootstrap,
+        "BROKERS": given.bootstrap,
     }
     if (home := kafka_path(directory, source)) is not None:
         environment["KAFKA_PATH"] = str(home)
@@ -331,13 +389,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="librdkafka-") as temporary:
         directory = (options.keep or Path(temporary)).absolute()
         directory.mkdir(parents=True, exist_ok=True)
-        for scenario, config in SCENARIOS.items():
+        for scenario in SCENARIOS:
             wanted = [run for run in runs if run.scenario == scenario]
-            if not wanted:
+            if not wanted or (options.peer and scenario in SECURED):
                 continue
             shutil.rmtree(directory / scenario, ignore_errors=True)  # of the run before, with --keep
-            with brokers(directory / scenario, options.nodes, config, is_peer=options.peer) as bootstrap:
-                outcomes += perform_all(options.source, wanted, directory, bootstrap, options.jobs)
+            with brokers(directory / scenario, options.nodes, scenario, is_peer=options.peer) as given:
+                outcomes += perform_all(options.source, wanted, directory, given, options.jobs)
     return conclude(outcomes, {} if options.peer else reasons_in("ALLOW"))
 
 
