@@ -1,4 +1,4 @@
-"""The source and the sink on nodes whose listener has SASL_SSL: each mechanism, and what is refused."""
+"""The source and the sink on a listener with SASL_SSL whose sessions are short: each mechanism, and refusals."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def login_of(secured: SecuredCluster, mechanism: str) -> Login:
 
 
 def options_of(secured: SecuredCluster, login: Login) -> dict[str, str]:
-    properties = {"bootstrap.servers": secured.bootstrap(), **properties_of(login, secured.authority)}
+    properties = {"bootstrap.servers": secured.bootstrap("RENEWED"), **properties_of(login, secured.authority)}
     return {f"kafka.{key}": value for key, value in properties.items()}
 
 
@@ -85,7 +85,9 @@ def test_a_pipeline_on_workers(
         for number, value in enumerate(sent):
             producer.send(source, value, partition=number % 2)
     properties = properties_of(login, secured.authority)
-    settings = Settings(standalone.url, secured.bootstrap(), source, target, str(tmp_path), security=properties)
+    settings = Settings(
+        standalone.url, secured.bootstrap("RENEWED"), source, target, str(tmp_path), security=properties
+    )
     with PipelineDriver(settings, tmp_path / "driver.log") as driver:
         assert driver.ask("once") == []
         assert driver.ask("audit") == [0, 0, len(sent)]
