@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.nodes.secured_cluster import Login, SecuredCluster, properties_of
-from tidelog import Consumer, NewTopic, Producer, TopicPartition
+from tidelog import AclBinding, Consumer, NewTopic, Producer, TopicPartition
+from tidelog.client.admin.acl_descriptions import AclOperationName
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tidelog[spark-local]'")
 pytest.importorskip("cryptography", reason="cryptography is not installed: pip install 'tidelog[security]'")
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TOKEN = "delegation token"
+DECISIONS = "__tidelog_sink_decisions"
+RIGHTS_OF_THE_SINK: tuple[AclOperationName, ...] = ("read", "write", "describe", "create")
+"""What docs/spark-exactly-once.md says that the sink needs there."""
+
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", TOKEN)
 
 
@@ -31,6 +36,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster
         cluster.start()
         with cluster.admin_client() as admin:
             admin.create_topics([NewTopic("forbidden", 1)])
+            admin.create_acls([AclBinding("topic", DECISIONS, "User:alice", right) for right in RIGHTS_OF_THE_SINK])
         yield cluster
         cluster.cluster.check_logs()
     finally:
