@@ -15,7 +15,7 @@ from support.fixtures.certificates import missing_openssl
 from support.fixtures.waiting import wait_until
 from support.nodes.secured_cluster import Login, SecuredCluster, properties_of
 from tidelog.cli.properties import format_properties
-from tidelog.metadata.configs.authorization import STANDARD_AUTHORIZER
+from tidelog.base.authorizers import STANDARD_AUTHORIZER
 
 EXITED = ("the tool has ended", "ToolRunner$")
 

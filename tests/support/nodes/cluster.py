@@ -48,10 +48,11 @@ ASK_SECONDS_MAX = 5.0
 class ClusterNode(ServerProcess):
     """One node. `directory` holds its files."""
 
-    def __init__(self, cluster: LocalCluster, node_id: int) -> None:
+    def __init__(self, cluster: LocalCluster, node_id: int, *, is_secured: bool = False) -> None:
         super().__init__(Path(cluster.data), node_id=node_id)
         file = Path(cluster.properties_file(node_id))
-        self.settings = without_secret(parse_properties(file.read_text(), source=str(file)))
+        settings = parse_properties(file.read_text(), source=str(file))
+        self.settings = dict(settings) if is_secured else without_secret(settings)
         self.node_id = node_id
         self.is_paused = False
         self.directory = Path(cluster.directory(node_id))
@@ -128,7 +129,7 @@ class Cluster:
         files = LocalCluster(str(home), size)
         files.write(port=0, config=config or {}, is_secured=is_secured)
         self._files = files
-        self.nodes = {node_id: ClusterNode(files, node_id) for node_id in files.node_ids}
+        self.nodes = {node_id: ClusterNode(files, node_id, is_secured=is_secured) for node_id in files.node_ids}
 
     @property
     def bootstrap(self) -> str:
