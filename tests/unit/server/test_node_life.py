@@ -13,6 +13,7 @@ from support.clients.wire_client import batch_of
 from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, ConfigError, DiskError, KafkaError, NetworkError
 from tidelog.base.ids import CLUSTER_METADATA, BrokerId, LeaderEpoch
+from tidelog.base.principals import ANONYMOUS, Requester
 from tidelog.controller import ControllerState, CreateTopicResult, Heartbeat, TopicToCreate, TopicToDelete
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
@@ -356,6 +357,7 @@ class Swept(ServerConnection):
 
     def __init__(self) -> None:
         self.listener_name = "PLAINTEXT"
+        self.requester = Requester(ANONYMOUS, "127.0.0.1")
         self.sweeps = 0
 
     def sweep(self, sweeps_max: int | None) -> None:
