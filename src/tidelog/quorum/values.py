@@ -35,7 +35,7 @@ class Voter:
     """A voter, and where it listens, by listener name.
 
     Attributes:
-        endpoints: (listener name, host, port), the first of which is used.
+        endpoints: (listener name, host, port).
     """
 
     key: ReplicaKey

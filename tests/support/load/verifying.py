@@ -17,6 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING
 from support.clients.confluent import read_from
 from support.load.histories import Given, History, RecordId
 from support.load.verifying_clients import DELIVERY_MS_MAX, PLAIN, PRODUCERS, READERS
+from support.load.ways import Way
 from tidelog.client.options import CompressionType
 
 PROGRESS_SECONDS_MAX = 60.0
@@ -28,17 +29,19 @@ class VerifyingLoad:
     """See the module. `verifying_load` starts and ends it.
 
     Args:
+        way: how all clients reach the cluster; a bootstrap alone is in plain text.
         codec: in which producers compress their batches.
         pause_seconds: of each producer after it has sent a few records to each partition.
 
     Attributes:
+        way: may be changed: each client then goes on by another client that uses it.
         history: what is known so far; judge it only after `finish`.
         pauses: the longest time in seconds that each producer has waited for its next acknowledgement.
     """
 
     def __init__(
         self,
-        bootstrap: str,
+        way: str | Way,
         topic: str,
         partitions: int,
         *,
@@ -47,7 +50,7 @@ class VerifyingLoad:
         codec: CompressionType = "none",
         pause_seconds: float = 0.0,
     ) -> None:
-        self.bootstrap = bootstrap
+        self.way = Way(way) if isinstance(way, str) else way
         self.codec = codec
         self.pause_seconds = pause_seconds
         self.topic = topic
@@ -96,7 +99,9 @@ class VerifyingLoad:
         self.producing_ended.set()
         self._join(self._producers, DELIVERY_MS_MAX / 1_000 + PROGRESS_SECONDS_MAX)
         for partition in range(self.partitions):
-            found = read_from(self.bootstrap, self.topic, OFFSET_BEGINNING, partition=partition)
+            found = read_from(
+                self.way.bootstrap, self.topic, OFFSET_BEGINNING, partition=partition, **self.way.of_theirs
+            )
             self.history.final[partition] = [Given(partition, one.offset, one.value, one.leader_epoch) for one in found]
         self.ends = {partition: found[-1].offset + 1 for partition, found in self.history.final.items() if found}
         self._join(self._readers, PROGRESS_SECONDS_MAX)
@@ -162,7 +167,7 @@ class VerifyingLoad:
 
 @contextmanager
 def verifying_load(
-    bootstrap: str,
+    way: str | Way,
     topic: str,
     partitions: int,
     *,
@@ -170,9 +175,7 @@ def verifying_load(
     readers: Collection[str] = READERS,
 ) -> Iterator[VerifyingLoad]:
     """A load on a topic that is there and empty, which has begun to be acknowledged. It ends with the block."""
-    load = VerifyingLoad(
-        bootstrap, topic, partitions, producers=producers, readers=readers, pause_seconds=PAUSE_SECONDS
-    )
+    load = VerifyingLoad(way, topic, partitions, producers=producers, readers=readers, pause_seconds=PAUSE_SECONDS)
     load.start()
     try:
         load.until_acknowledged(1)

@@ -13,6 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError
 import tidelog
 from support.clients.confluent import consumer_of
 from support.load.histories import Given, RecordId, Told
+from support.load.ways import Way
 from tidelog.base.errors import LogTruncatedError, OffsetOutOfRangeError, RecordsLostError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.client.core.values import RecordMetadata
@@ -34,8 +35,9 @@ _UnderWay = deque[tuple[RecordId, Future[RecordMetadata]]]
 def produce_with_ours(load: VerifyingLoad, name: str) -> None:
     """Tidelog's producer; another one after each that was told of a loss, and stopped for it."""
     while not load.producing_ended.is_set():
+        way = load.way
         producer = tidelog.Producer(
-            load.bootstrap,
+            way.bootstrap,
             client_id=name,
             enable_idempotence=name not in PLAIN,
             max_in_flight_requests_per_connection=1 if name in PLAIN else 5,
@@ -47,10 +49,11 @@ def produce_with_ours(load: VerifyingLoad, name: str) -> None:
             reconnect_backoff_ms=10,
             reconnect_backoff_max_ms=200,
             on_records_lost=lambda error: load.history.reported.append(f"{name}: {error}"),
+            **way.of_ours,
         )
         under_way: _UnderWay = deque()
         try:
-            _send_with_ours(load, name, producer, under_way)
+            _send_with_ours(load, name, way, producer, under_way)
         except RecordsLostError as error:
             load.history.reported.append(f"{name}: {error}")
         finally:
@@ -58,8 +61,8 @@ def produce_with_ours(load: VerifyingLoad, name: str) -> None:
             producer.close()
 
 
-def _send_with_ours(load: VerifyingLoad, name: str, producer: tidelog.Producer, under_way: _UnderWay) -> None:
-    while not load.producing_ended.is_set():
+def _send_with_ours(load: VerifyingLoad, name: str, way: Way, producer: tidelog.Producer, under_way: _UnderWay) -> None:
+    while load.way is way and not load.producing_ended.is_set():
         for partition in range(load.partitions):
             for _ in range(BURST):
                 record = load.next_record(name, partition)
@@ -79,10 +82,15 @@ def _settle(load: VerifyingLoad, under_way: _UnderWay, count_left: int) -> None:
 
 
 def produce_with_theirs(load: VerifyingLoad, name: str) -> None:
-    """librdkafka's producer."""
+    """librdkafka's producer; another one for each way there."""
+    while not load.producing_ended.is_set():
+        _produce_with_theirs(load, name, load.way)
+
+
+def _produce_with_theirs(load: VerifyingLoad, name: str, way: Way) -> None:
     producer = confluent_kafka.Producer(
         {
-            "bootstrap.servers": load.bootstrap,
+            "bootstrap.servers": way.bootstrap,
             "client.id": name,
             "enable.idempotence": name not in PLAIN,
             "acks": "all",
@@ -96,6 +104,7 @@ def produce_with_theirs(load: VerifyingLoad, name: str) -> None:
             "retry.backoff.max.ms": 200,
             "reconnect.backoff.ms": 10,
             "reconnect.backoff.max.ms": 200,
+            **way.of_theirs,
         }
     )
 
@@ -106,7 +115,7 @@ def produce_with_theirs(load: VerifyingLoad, name: str) -> None:
 
         return note
 
-    while not load.producing_ended.is_set():
+    while load.way is way and not load.producing_ended.is_set():
         for partition in range(load.partitions):
             for _ in range(BURST):
                 record = load.next_record(name, partition)
@@ -120,16 +129,27 @@ def produce_with_theirs(load: VerifyingLoad, name: str) -> None:
 
 
 def read_with_ours(load: VerifyingLoad, name: str) -> None:
-    """Tidelog's consumer. Where it is told of a loss, it goes on from there."""
-    given = load.history.given[name]
+    """Tidelog's consumer; another one for each way there. Where it is told of a loss, it goes on from there."""
     positions: dict[int, int] = {}
+    while not load.has_read_all(positions):
+        _read_with_ours(load, name, load.way, positions)
+
+
+def _read_with_ours(load: VerifyingLoad, name: str, way: Way, positions: dict[int, int]) -> None:
+    given = load.history.given[name]
     partitions = [TopicPartition(load.topic, PartitionIndex(index)) for index in range(load.partitions)]
     with tidelog.Consumer(
-        load.bootstrap, auto_offset_reset="none", reconnect_backoff_ms=10, reconnect_backoff_max_ms=200
+        way.bootstrap,
+        auto_offset_reset="none",
+        reconnect_backoff_ms=10,
+        reconnect_backoff_max_ms=200,
+        **way.of_ours,
     ) as consumer:
         consumer.assign(partitions)
         consumer.seek_to_beginning(partitions)
-        while not load.has_read_all(positions):
+        for index, position in positions.items():
+            consumer.seek(TopicPartition(load.topic, PartitionIndex(index)), position)
+        while load.way is way and not load.has_read_all(positions):
             try:
                 records = consumer.poll(int(POLL_SECONDS * 1_000), 10_000)
             except LogTruncatedError as error:
@@ -151,14 +171,22 @@ def read_with_ours(load: VerifyingLoad, name: str) -> None:
 
 
 def read_with_theirs(load: VerifyingLoad, name: str) -> None:
-    """librdkafka's consumer. It is to be told of no loss: then it fails."""
-    given = load.history.given[name]
+    """librdkafka's consumer; another one for each way there. It is to be told of no loss: then it fails."""
     positions: dict[int, int] = {}
-    with consumer_of(load.bootstrap, enable_partition_eof=False) as consumer:
+    while not load.has_read_all(positions):
+        _read_with_theirs(load, name, load.way, positions)
+
+
+def _read_with_theirs(load: VerifyingLoad, name: str, way: Way, positions: dict[int, int]) -> None:
+    given = load.history.given[name]
+    with consumer_of(way.bootstrap, enable_partition_eof=False, **way.of_theirs) as consumer:
         consumer.assign(
-            [confluent_kafka.TopicPartition(load.topic, index, OFFSET_BEGINNING) for index in range(load.partitions)]
+            [
+                confluent_kafka.TopicPartition(load.topic, index, positions.get(index, OFFSET_BEGINNING))
+                for index in range(load.partitions)
+            ]
         )
-        while not load.has_read_all(positions):
+        while load.way is way and not load.has_read_all(positions):
             for message in consumer.consume(10_000, timeout=POLL_SECONDS):
                 error = message.error()
                 if error is not None:

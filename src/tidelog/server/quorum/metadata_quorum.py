@@ -134,7 +134,7 @@ class MetadataQuorum:
             node_id,
             cluster_id,
             endpoints,
-            config.settings,
+            config,
             self,
             network=network,
             security=security,
@@ -315,8 +315,8 @@ class MetadataQuorum:
 
     async def handle(self, request: PeerRequest) -> tuple[Answer, LogSlice | None]:
         """The answer to what another node asks, with the records that go with it. Who waits no more is forgotten."""
-        if isinstance(request, EpochBegun) and request.endpoints and request.leader_id != self.node_id:
-            self.peers.on_address(request.leader_id, Address(*request.endpoints[0][1:]))
+        if isinstance(request, EpochBegun) and request.leader_id != self.node_id:
+            self.peers.on_endpoints(request.leader_id, request.endpoints)
         answer = await self.pending_requests.handle(request, self._machine, self._on)
         if isinstance(request, QuorumFetch) and request.fetch_offset == PROBE_OFFSET:
             self._write_for_prober()

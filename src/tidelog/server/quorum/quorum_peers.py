@@ -22,7 +22,7 @@ from tidelog.net.connection import Connection, ConnectionSettings
 from tidelog.net.pool import CONTROL_REQUESTS, ConnectionPool
 from tidelog.net.security import ConnectionSecurity
 from tidelog.quorum.values import Answer, EpochEnded, QuorumFetch, QuorumRequest, QuorumSettings, VoterSet
-from tidelog.server.settings.quorum_config import Endpoints
+from tidelog.server.settings.quorum_config import Endpoints, QuorumConfig
 from tidelog.server.tasks import Tasks
 from tidelog.wire.api import ApiKey
 
@@ -62,7 +62,7 @@ class QuorumPeers:
         node_id: BrokerId,
         cluster_id: ClusterId,
         endpoints: Endpoints,
-        settings: QuorumSettings,
+        config: QuorumConfig,
         host: PeersHost,
         *,
         network: Network,
@@ -76,7 +76,8 @@ class QuorumPeers:
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._endpoints = endpoints
-        self._settings = settings
+        self._listener_name = config.listener_name
+        self._settings = settings = config.settings
         self._host = host
         self._voters: VoterSet | None = None
         self._addresses: dict[BrokerId, Address] = {}
@@ -100,25 +101,52 @@ class QuorumPeers:
     def address_of(self, node_id: BrokerId) -> Address | None:
         """Of a node's controller listener, this one's included, if it is known."""
         if node_id == self._node_id and self._endpoints:
-            return Address(*self._endpoints[0][1:])
+            return self._address(self._endpoints)
         return self._addresses.get(node_id)
 
-    def endpoint_of(self, node_id: BrokerId | None) -> tuple[BrokerId, Address] | None:
-        """Where a leader that is named in an answer listens, if it is known."""
-        address = None if node_id is None else self.address_of(node_id)
-        return None if node_id is None or address is None else (node_id, address)
+    def endpoint_of(self, node_id: BrokerId | None, listener_name: str) -> tuple[BrokerId, Address] | None:
+        """Where a leader that is named in an answer listens, if it is known.
+
+        Args:
+            listener_name: of the listener on which the answer goes out: whoever asks there goes on there. It may be
+                another one than this node asks on, as long as the cluster moves from one to the other.
+        """
+        if node_id is None:
+            return None
+        if node_id == self._node_id:
+            endpoints = self._endpoints
+        else:
+            voter = None if self._voters is None else self._voters.voter(node_id)
+            endpoints = () if voter is None else voter.endpoints
+        address = named(listener_name, endpoints)
+        if address is None and listener_name == self._listener_name:
+            address = self.address_of(node_id)
+        return None if address is None else (node_id, address)
 
     def set_voters(self, voters: VoterSet) -> None:
         """The set of voters says where they listen."""
         self._voters = voters
         for voter in voters.voters:
             if voter.endpoints and voter.key.node_id != self._node_id:
-                self._set_address(voter.key.node_id, Address(*voter.endpoints[0][1:]))
+                self._set_address(voter.key.node_id, self._address(voter.endpoints))
+
+    def on_endpoints(self, node_id: BrokerId, endpoints: Endpoints) -> None:
+        """A leader said where it listens, by names."""
+        address = named(self._listener_name, endpoints)
+        if address is not None:
+            self.on_address(node_id, address)
 
     def on_address(self, node_id: BrokerId, address: Address) -> None:
         """A leader said where it listens. Of a voter, the set of voters says so."""
         if self._voters is None or self._voters.voter(node_id) is None:
             self._set_address(node_id, address)
+
+    def _address(self, endpoints: Endpoints) -> Address:
+        """By name; where none has the name, as of those to ask first, or after a listener got another name, the first.
+
+        Kafka: `VoterSet.voterAddress`, which knows of none then.
+        """
+        return named(self._listener_name, endpoints) or Address(*endpoints[0][1:])
 
     def _set_address(self, node_id: BrokerId, address: Address) -> None:
         """Where a node is now; connections to where it was are closed."""
@@ -205,6 +233,11 @@ class QuorumPeers:
             )
         else:
             logger.warning("node %s at %s: %s: %s", target, self.address_of(target), error.code.name, error)
+
+
+def named(listener_name: str, endpoints: Endpoints) -> Address | None:
+    """Of the endpoints of a node, the address of the listener with that name."""
+    return next((Address(host, port) for name, host, port in endpoints if name == listener_name), None)
 
 
 class Namesake:

@@ -44,6 +44,7 @@ class QuorumConfig:
 
     Attributes:
         is_controller: whether it may vote; who may not follows all the same.
+        listener_name: of the listener of controllers on which this node asks them.
         voters: as configured; empty where the log is to say who they are (KIP-853).
         bootstrap: where to ask for the leader while nothing else is known.
         is_standalone: nobody else is named: on empty files, this node is a cluster of its own.
@@ -52,6 +53,7 @@ class QuorumConfig:
     """
 
     is_controller: bool
+    listener_name: str
     voters: tuple[Voter, ...]
     bootstrap: tuple[Address, ...]
     is_standalone: bool
@@ -112,6 +114,7 @@ def read_quorum_config(
     snapshot_ms = values[cluster_keys.METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS]
     return QuorumConfig(
         is_controller=bool(listeners),
+        listener_name=listener_name,
         voters=voters,
         bootstrap=bootstrap,
         is_standalone=bool(listeners) and is_alone,

@@ -27,12 +27,12 @@ def handle(node: QuorumApi, request: FetchRequest, context: RequestContext) -> F
     except KafkaError as error:
         return FetchResponse(error_code=code_of(error, "Fetch"))
     assert isinstance(requested, QuorumFetch)
-    return _wait(node, requested)
+    return _wait(node, requested, context.connection.listener_name)
 
 
-async def _wait(node: QuorumApi, requested: QuorumFetch) -> FetchResponse:
+async def _wait(node: QuorumApi, requested: QuorumFetch, listener_name: str) -> FetchResponse:
     quorum = node.quorum
     answer, records = await quorum.handle(requested)
     assert isinstance(answer, FetchAnswer)
-    log_start_offset = quorum.storage.log.log_start_offset
-    return fetch_response(answer, records, log_start_offset, quorum.peers.endpoint_of(answer.leader_id))
+    leader = quorum.peers.endpoint_of(answer.leader_id, listener_name)
+    return fetch_response(answer, records, quorum.storage.log.log_start_offset, leader)

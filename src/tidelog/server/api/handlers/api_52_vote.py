@@ -30,6 +30,6 @@ def handle(node: QuorumApi, request: VoteRequest, context: RequestContext) -> Vo
     async def wait() -> VoteResponse:
         answer, _ = await node.quorum.handle(requested)
         assert isinstance(answer, VoteAnswer)
-        return vote_response(answer, node.quorum.peers.endpoint_of(answer.leader_id))
+        return vote_response(answer, node.quorum.peers.endpoint_of(answer.leader_id, context.connection.listener_name))
 
     return wait()

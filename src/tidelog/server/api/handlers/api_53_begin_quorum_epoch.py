@@ -32,6 +32,6 @@ def handle(
     async def wait() -> BeginQuorumEpochResponse:
         answer, _ = await node.quorum.handle(requested)
         assert isinstance(answer, EpochAnswer)
-        return begin_response(answer, node.quorum.peers.endpoint_of(answer.leader_id))
+        return begin_response(answer, node.quorum.peers.endpoint_of(answer.leader_id, context.connection.listener_name))
 
     return wait()

@@ -30,6 +30,6 @@ def handle(
     async def wait() -> EndQuorumEpochResponse:
         answer, _ = await node.quorum.handle(requested)
         assert isinstance(answer, EpochAnswer)
-        return end_response(answer, node.quorum.peers.endpoint_of(answer.leader_id))
+        return end_response(answer, node.quorum.peers.endpoint_of(answer.leader_id, context.connection.listener_name))
 
     return wait()

@@ -31,11 +31,14 @@ def handle(
         return wire.FetchSnapshotResponse(error_code=code_of(error, "FetchSnapshot"))
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return wire.FetchSnapshotResponse(error_code=Code.INVALID_REQUEST)
-    return _read(node, request, request.topics[0].partitions[0])
+    return _read(node, request, request.topics[0].partitions[0], context.connection.listener_name)
 
 
 async def _read(
-    node: QuorumApi, request: wire.FetchSnapshotRequest, requested: wire.FetchSnapshotPartition
+    node: QuorumApi,
+    request: wire.FetchSnapshotRequest,
+    requested: wire.FetchSnapshotPartition,
+    listener_name: str,
 ) -> wire.FetchSnapshotResponse:
     quorum = node.quorum
     reader = ReplicaKey(BrokerId(request.replica_id), directory_id(requested.replica_directory_id))
@@ -61,7 +64,7 @@ async def _read(
         position=requested.position,
         unaligned_records=b"" if code else piece,
     )
-    leader = quorum.peers.endpoint_of(quorum.leader_id)
+    leader = quorum.peers.endpoint_of(quorum.leader_id, listener_name)
     return wire.FetchSnapshotResponse(
         topics=[wire.SnapshotTopic(CLUSTER_METADATA_TOPIC, [answered])],
         node_endpoints=[] if leader is None else [wire.NodeEndpoint(leader[0], *leader[1])],

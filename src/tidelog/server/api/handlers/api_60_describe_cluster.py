@@ -60,9 +60,10 @@ def _controllers(node: QuorumApi, listener_name: str) -> Iterator[DescribeCluste
     for controller_id in dict.fromkeys((*node.quorum.voters.ids, *registered)):
         controller = registered.get(controller_id)
         endpoint = None if controller is None else controller.endpoint(listener_name)
-        at = endpoint or node.quorum.peers.address_of(controller_id)
-        if at is not None:
-            yield DescribeClusterBroker(controller_id, at.host, at.port)
+        if endpoint is not None:
+            yield DescribeClusterBroker(controller_id, endpoint.host, endpoint.port)
+        elif (voter := node.quorum.peers.endpoint_of(controller_id, listener_name)) is not None:
+            yield DescribeClusterBroker(controller_id, *voter[1])
 
 
 def _refused(endpoint_type: int, code: Code, message: str) -> DescribeClusterResponse:
