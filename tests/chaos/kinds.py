@@ -11,6 +11,7 @@ from chaos import (
     process_faults,
     quorum_faults,
     reassignment_faults,
+    secret_faults,
     stranger_faults,
     upgrade_faults,
 )
@@ -24,6 +25,7 @@ FAULTS = (
     *operator_faults.FAULTS,
     *quorum_faults.FAULTS,
     *reassignment_faults.FAULTS,
+    *secret_faults.FAULTS,
     *stranger_faults.FAULTS,
     *upgrade_faults.FAULTS,
 )

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from chaos.network import Network
+from chaos.secured import Secured
 from support.nodes.cluster import ASK_SECONDS_MAX, PROMPT, Cluster, ClusterNode
 from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.descriptions import PartitionDescription
@@ -46,12 +47,14 @@ class ChaosCluster(Cluster):
     Attributes:
         home: where its files are.
         at_close: what is to be done when all nodes have ended.
+        secured: its secrets, if it has any.
     """
 
     def __init__(self, home: Path, size: int, network: Network | None, config: Mapping[str, str]) -> None:
         super().__init__(home, size, config={**PROMPT, **SHORT_SESSIONS, **SOON_COMPACTED, **config})
         self.home = home
         self.at_close = ExitStack()
+        self.secured: Secured | None = None
         if network is not None:
             for node in self.nodes.values():
                 self.place(node, network)

@@ -20,6 +20,7 @@ from chaos.network import Network
 from chaos.nodes import ChaosCluster
 from chaos.report import Row, Struck
 from chaos.sandbox import StoppedError
+from chaos.secured import Secured
 from chaos.share_group import ShareGroup
 from support.clients.kafka_peer import missing_peers
 from support.load.histories import Fault as Finding
@@ -27,6 +28,7 @@ from support.load.histories import History, Told
 from support.load.verifying import VerifyingLoad
 from support.load.verifying_clients import PRODUCERS, READERS
 from support.load.verifying_groups import VerifyingGroup
+from support.load.ways import Way
 from support.nodes.cluster_files import check_replicas_agree
 from tidelog.client.options import CompressionType
 
@@ -57,6 +59,7 @@ class Plan:
         faults: are drawn from these.
         seconds: how long faults are begun.
         is_bare: without groups and copies beside the load.
+        is_secured: the load and the nodes speak TLS and log in, and there are rules.
     """
 
     kind: str
@@ -64,6 +67,7 @@ class Plan:
     seed: int
     seconds: float
     is_bare: bool = False
+    is_secured: bool = False
 
     @property
     def cost(self) -> Cost:
@@ -121,11 +125,12 @@ class _Round:
         """Raises AssertionError, or what a client failed with, if anything is wrong."""
         plan, cluster, is_telling = self.plan, self.cluster, self.plan.cost is Cost.TOLD_LOSSES
         cluster.start()
+        way = Way(cluster.bootstrap) if cluster.secured is None else cluster.secured.begin()
         settings = {**self.dice.choice(SHAPES), **plan.faults[0].topic}
         cluster.create_topic(plan.topic, PARTITIONS, replication_factor=REPLICAS, **settings)
         producers, readers = (TELLING_PRODUCERS, TELLING_READERS) if is_telling else (tuple(PRODUCERS), tuple(READERS))
         load = VerifyingLoad(
-            cluster.bootstrap,
+            way,
             plan.topic,
             PARTITIONS,
             producers=producers,
@@ -274,6 +279,9 @@ def play(plan: Plan, home: Path, *, is_sealed: bool) -> Row:
             for fault in plan.faults:
                 if fault.prepare is not None:
                     fault.prepare(cluster)
+            if plan.is_secured:
+                cluster.secured = Secured(cluster, dice, plan.topic)
+                print(f"  {cluster.secured}", flush=True)
             _Round(plan, row, cluster, network, dice).play()
         except StoppedError:
             raise

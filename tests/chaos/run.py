@@ -27,11 +27,13 @@ from chaos.leftovers import Home, clear_leftovers
 from chaos.play import Plan, play
 from chaos.report import Row, add_row, read_rows, table_of
 from chaos.sandbox import STOPPED, StoppedError, can_seal, raise_when_stopped, run_apart
+from support.fixtures.certificates import missing_openssl
 
 ROOT = Path(__file__).parents[2]
 OUTPUT = ROOT / "chaos-output"
 CLIENTS_LOG = "clients.log"
 ROUND_SECONDS = 40.0
+SECURED = 0.3  # of the rounds are secured
 MIXED_EVERY = 4  # one round in so many is mixed
 
 
@@ -114,6 +116,8 @@ def _plans(options: argparse.Namespace, faults: Sequence[Fault]) -> Iterator[Pla
     """
     seed = random.SystemRandom().randrange(1_000_000) if options.seed is None else options.seed
     mixed = [fault for fault in faults if fault.is_mixed and fault.cost is Cost.NOTHING]
+    may_secure = missing_openssl() is None
+    dice = random.Random(seed)
     by_kind = {fault.kind: [fault] for fault in faults}
     kinds = [kind for kind in by_kind if kind in options.only or not options.only]
     is_mixing = bool(mixed) and (MIXED in options.only or not options.only)
@@ -130,9 +134,15 @@ def _plans(options: argparse.Namespace, faults: Sequence[Fault]) -> Iterator[Pla
             kind = min(seconds, key=lambda one: seconds[one])
             seconds[kind] += options.round_seconds
             played = by_kind[kind]
+        is_secured = played[0].is_secured if kind != MIXED else False
+        if may_secure and all(fault.prepare is None or fault.is_secured for fault in played):
+            is_secured = is_secured or options.secured or dice.random() < SECURED
+        if not is_secured:
+            played = [fault for fault in played if not fault.is_secured]
         yield Plan(
             kind=kind,
             faults=played,
+            is_secured=is_secured,
             seed=seed + number - 1,
             seconds=options.round_seconds,
             is_bare=options.bare,
@@ -189,6 +199,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--home", type=Path, help="where to put the files of nodes; the system's temporary directory")
     parser.add_argument("--ports", action="store_true", help="no namespaces, though there could be")
     parser.add_argument("--bare", action="store_true", help="no groups and no copies beside what is written and read")
+    parser.add_argument("--secured", action="store_true", help="TLS, logins and rules wherever they can be")
     parser.add_argument("--list", action="store_true", help="name the faults")
     return parser
 

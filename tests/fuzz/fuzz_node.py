@@ -24,6 +24,7 @@ from fuzz.fuzz_requests import damaged
 from support.clients.wire_client import WireClient
 from support.fixtures.waiting import wait_until
 from support.nodes.node import NodeProcess
+from support.nodes.server_process import ServerProcess
 from tidelog.records import BatchBuilder
 from tidelog.server.api.apis import advertised
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER
@@ -66,7 +67,10 @@ class Thrower:
 
     def request(self, role: str) -> tuple[ApiKey, int, bytes]:
         """An API, a version, and a frame with its size."""
-        key = ApiKey(self.rng.choice([key for key, _, _ in advertised(role)]))
+        return self.request_of(ApiKey(self.rng.choice([key for key, _, _ in advertised(role)])))
+
+    def request_of(self, key: ApiKey) -> tuple[ApiKey, int, bytes]:
+        """The same, of this API."""
         known = api(key)
         version = self.rng.randrange(known.min_version, known.max_version + 1)
         message = self._struct(layout_of(known.request), version)
@@ -151,6 +155,10 @@ class Line:
             return None
         return answer
 
+    @property
+    def is_open(self) -> bool:
+        return self._stream is not None
+
     def close(self) -> None:
         if self._stream is not None:
             self._stream.close()
@@ -189,7 +197,7 @@ def _throw(node: NodeProcess, thrower: Thrower, seconds: float, requests_min: in
     (controller_port,) = node.ports - {node.port}
     ports = {BROKER: node.port, CONTROLLER: controller_port}
     lines = [(role, Line(ports[role])) for role in [BROKER] * (CONNECTIONS - 2) + [CONTROLLER] * 2]
-    files, memory_bytes = _open_files(node.pid), _resident_bytes(node.pid)
+    files, memory_bytes = open_files(node.pid), resident_bytes(node.pid)
     count, recent = 0, bytearray()
     deadline = time.monotonic() + seconds
     while count < requests_min or time.monotonic() < deadline:
@@ -206,15 +214,15 @@ def _throw(node: NodeProcess, thrower: Thrower, seconds: float, requests_min: in
         count += 1
         recent = bytearray(frame)
         if count % 200 == 0:
-            _check_log(node, f"{key.name} v{version} {recent.hex()}")
+            check_log(node, f"{key.name} v{version} {recent.hex()}")
     for _, line in lines:
         line.close()
-    _check_log(node, recent.hex())
+    check_log(node, recent.hex())
     wait_until(
-        lambda: _open_files(node.pid) <= files + FILES_GROWN_MAX,
-        lambda: f"files are closed: {_open_files(node.pid)} are open, {files} were before",
+        lambda: open_files(node.pid) <= files + FILES_GROWN_MAX,
+        lambda: f"files are closed: {open_files(node.pid)} are open, {files} were before",
     )
-    grown = _resident_bytes(node.pid) - memory_bytes
+    grown = resident_bytes(node.pid) - memory_bytes
     assert grown < MEMORY_GROWN_BYTES_MAX, f"{grown} bytes of memory were kept"
     return count
 
@@ -226,10 +234,10 @@ def _check_restarts(node: NodeProcess) -> None:
         node.start()
         with WireClient(node.port) as client:
             assert client.describe_topic("__consumer_offsets") is not None
-    _check_log(node, "a restart")
+    check_log(node, "a restart")
 
 
-def _check_log(node: NodeProcess, last: str) -> None:
+def check_log(node: NodeProcess | ServerProcess, last: str) -> None:
     assert node.is_running, f"the node ended, after {last}:\n{node.log[-3_000:]}"
     log = node.log
     for sign in SIGNS_OF_A_BUG:
@@ -237,11 +245,11 @@ def _check_log(node: NodeProcess, last: str) -> None:
         assert at < 0, f"the log tells of {sign!r}, about {last}:\n{log[max(0, at - 1_000) : at + 4_000]}"
 
 
-def _open_files(pid: int) -> int:
+def open_files(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
-def _resident_bytes(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
 

@@ -51,6 +51,7 @@ class VerifyingLoad:
         pause_seconds: float = 0.0,
     ) -> None:
         self.way = Way(way) if isinstance(way, str) else way
+        self.ways: dict[tuple[str, str], Way] = {}  # which each client uses now, by what it does and its name
         self.codec = codec
         self.pause_seconds = pause_seconds
         self.topic = topic
@@ -114,7 +115,17 @@ class VerifyingLoad:
         for thread in (*self._producers, *self._readers):
             thread.join()
 
+    @property
+    def has_moved(self) -> bool:
+        """Whether every client that still runs uses `way` as it is now."""
+        return all(way is self.way for way in tuple(self.ways.values()))
+
     # For the threads.
+
+    def begin_on_way(self, does: str, name: str) -> Way:
+        """The way for another client of a thread, which has closed the one before."""
+        way = self.ways[does, name] = self.way
+        return way
 
     def next_record(self, name: str, partition: int) -> RecordId:
         """The next one of a producer, noted as sent."""

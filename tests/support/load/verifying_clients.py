@@ -35,7 +35,7 @@ _UnderWay = deque[tuple[RecordId, Future[RecordMetadata]]]
 def produce_with_ours(load: VerifyingLoad, name: str) -> None:
     """Tidelog's producer; another one after each that was told of a loss, and stopped for it."""
     while not load.producing_ended.is_set():
-        way = load.way
+        way = load.begin_on_way("write", name)
         producer = tidelog.Producer(
             way.bootstrap,
             client_id=name,
@@ -84,7 +84,7 @@ def _settle(load: VerifyingLoad, under_way: _UnderWay, count_left: int) -> None:
 def produce_with_theirs(load: VerifyingLoad, name: str) -> None:
     """librdkafka's producer; another one for each way there."""
     while not load.producing_ended.is_set():
-        _produce_with_theirs(load, name, load.way)
+        _produce_with_theirs(load, name, load.begin_on_way("write", name))
 
 
 def _produce_with_theirs(load: VerifyingLoad, name: str, way: Way) -> None:
@@ -132,7 +132,7 @@ def read_with_ours(load: VerifyingLoad, name: str) -> None:
     """Tidelog's consumer; another one for each way there. Where it is told of a loss, it goes on from there."""
     positions: dict[int, int] = {}
     while not load.has_read_all(positions):
-        _read_with_ours(load, name, load.way, positions)
+        _read_with_ours(load, name, load.begin_on_way("read", name), positions)
 
 
 def _read_with_ours(load: VerifyingLoad, name: str, way: Way, positions: dict[int, int]) -> None:
@@ -174,7 +174,7 @@ def read_with_theirs(load: VerifyingLoad, name: str) -> None:
     """librdkafka's consumer; another one for each way there. It is to be told of no loss: then it fails."""
     positions: dict[int, int] = {}
     while not load.has_read_all(positions):
-        _read_with_theirs(load, name, load.way, positions)
+        _read_with_theirs(load, name, load.begin_on_way("read", name), positions)
 
 
 def _read_with_theirs(load: VerifyingLoad, name: str, way: Way, positions: dict[int, int]) -> None:
