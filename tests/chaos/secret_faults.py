@@ -62,10 +62,18 @@ def guess_passwords(stage: Stage) -> Iterator[str]:
 
 
 FAULTS = tuple(
-    Fault(kind=kind, strike=strike, hurts=Hurt.OPERATOR, seconds=(0.0, 4.0), is_secured=True, needs=missing_openssl)
-    for kind, strike in (
-        ("certificates renewed", renew_certificates),
-        ("users replaced", replace_user),
-        ("passwords guessed", guess_passwords),
+    Fault(
+        kind=kind,
+        strike=strike,
+        hurts=Hurt.OPERATOR,
+        seconds=(0.0, 4.0),
+        is_alone=is_alone,
+        is_secured=True,
+        needs=missing_openssl,
+    )
+    for kind, strike, is_alone in (
+        ("certificates renewed", renew_certificates, False),
+        ("users replaced", replace_user, True),  # the controller has to answer
+        ("passwords guessed", guess_passwords, True),
     )
 )

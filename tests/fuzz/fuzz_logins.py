@@ -227,7 +227,7 @@ def ask_within_a_login(target: Target) -> None:
     peer = target.handshaken(target.rng.choice(MECHANISMS), 1)
     if target.rng.random() < 0.5:
         secret = ScramSecret("SCRAM-SHA-256", "alice", "wrong")
-        peer.send(_authenticate(ScramExchange(secret, "nonce").first_message()))
+        peer.send(authenticate(ScramExchange(secret, "nonce").first_message()))
         peer.frame()
     peer.send(target.any_request(but=BEFORE_A_LOGIN))
     peer.check_not_served()
@@ -245,7 +245,7 @@ def log_in_by_plain(target: Target) -> None:
     )
     if target.rng.random() < 0.5:
         message = target.damaged(message)
-    peer.send(_authenticate(message) if target.rng.random() < 0.7 else framed(message))
+    peer.send(authenticate(message) if target.rng.random() < 0.7 else framed(message))
     peer.check_not_served()
 
 
@@ -260,7 +260,7 @@ def log_in_by_scram(target: Target) -> None:
     first = exchange.first_message()
     is_damaged_at = rng.randrange(3)
     _say(peer, target.damaged(first) if is_damaged_at == 0 else first, version)
-    answer = _auth_bytes(peer.frame(), version)
+    answer = auth_bytes(peer.frame(), version)
     if answer:
         with suppress(TidelogError):
             final = exchange.on_answer(answer)
@@ -282,7 +282,7 @@ def leave_half(target: Target) -> None:
     """Half of a login, or of a frame, and silence."""
     peer = target.peer()
     frame = request(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism="PLAIN"))
-    whole = frame + target.rng.choice((_authenticate(b"\0alice\0wrong"), struct.pack(">i", 400_000)))
+    whole = frame + target.rng.choice((authenticate(b"\0alice\0wrong"), struct.pack(">i", 400_000)))
     peer.send(whole[: target.rng.randrange(len(whole))])
     target.keep_silent(peer.socket)
 
@@ -356,15 +356,15 @@ def _client_hello() -> bytes:
     return outgoing.read()
 
 
-def _authenticate(message: bytes) -> bytes:
+def authenticate(message: bytes) -> bytes:
     return request(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(auth_bytes=message))
 
 
 def _say(peer: Peer, message: bytes, version: int) -> None:
-    peer.send(_authenticate(message) if version else framed(message))
+    peer.send(authenticate(message) if version else framed(message))
 
 
-def _auth_bytes(frame: bytes | None, version: int) -> bytes:
+def auth_bytes(frame: bytes | None, version: int) -> bytes:
     if not frame or not version:
         return frame or b""
     _, _, position = decode_response_header(frame, ApiKey.SASL_AUTHENTICATE, 2)
@@ -388,7 +388,7 @@ class KnownLine(Line):
         super().__init__(port)
         self._greeting = (
             request(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism="PLAIN")),
-            _authenticate(f"\0{user}\0{password}".encode()),
+            authenticate(f"\0{user}\0{password}".encode()),
         )
 
     def throw(self, frame: bytes, seconds_max: float) -> bytes | None:

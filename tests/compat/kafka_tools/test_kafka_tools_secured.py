@@ -14,8 +14,8 @@ from support.clients.secured_kafka import PASSWORD, SecuredKafka
 from support.fixtures.certificates import missing_openssl
 from support.fixtures.waiting import wait_until
 from support.nodes.secured_cluster import Login, SecuredCluster, properties_of
-from tidelog.cli.properties import format_properties
 from tidelog.base.authorizers import STANDARD_AUTHORIZER
+from tidelog.cli.properties import format_properties
 
 EXITED = ("the tool has ended", "ToolRunner$")
 

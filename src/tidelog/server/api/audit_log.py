@@ -76,7 +76,8 @@ class AuditLog:
     def on_denied(self, known: Api, why: str) -> None:
         """Somebody was refused something. `why` names who, and what rule is missing."""
         now_ms = self._clock.now_ms()
-        told_ms = self._told_ms.get(why)
+        what = f"denied {known.name}: {why}"
+        told_ms = self._told_ms.get(what)
         if told_ms is not None and now_ms - told_ms < REPEATED_MS_MIN:
             return
         if now_ms // 1_000 != self._second:
@@ -87,9 +88,9 @@ class AuditLog:
             return
         if len(self._told_ms) >= KEPT_MAX:
             self._told_ms.clear()
-        self._told_ms[why] = now_ms
+        self._told_ms[what] = now_ms
         more, self._left_out = self._left_out, 0
-        logger.info("denied %s: %s%s", known.name, why, f" (and {more} more refusals before)" if more else "")
+        logger.info("%s%s", what, f" (and {more} more refusals before)" if more else "")
 
     def on_allowed(self, known: Api, requester: Requester, request: Any, division: Division | None) -> None:
         """Somebody is about to change something, and may."""

@@ -117,6 +117,8 @@ class Asked(NamedTuple):
 
 WholeDenial = Callable[[Rights, Any, int], "KafkaError | None"]
 """(rights, request, its version) to why nothing of it is allowed."""
+DenyWhole = Callable[[Api, Any, KafkaError, int], Any]
+"""(API, request, why not, version) to the answer that says so."""
 
 
 class Whole(NamedTuple):
@@ -127,6 +129,7 @@ class Whole(NamedTuple):
         in_rows: the rows of the answer say it too, where the answer as a whole does.
         division: how the request lists, if not as `APIS` says.
         weigh: how much there is to be looked at; None where it is little.
+        deny: the answer that says so, where it does not list what the request lists.
         asks: see `Asks`.
     """
 
@@ -134,6 +137,7 @@ class Whole(NamedTuple):
     in_rows: bool = False
     division: Division | None = None
     weigh: Callable[[Any], int] | None = None
+    deny: DenyWhole | None = None
     asks: Asks = None
 
     def guarding(self, known: Api, handle: Handler) -> Handler:
@@ -156,7 +160,10 @@ class Whole(NamedTuple):
         asked.node.audit.on_denied(asked.known, str(error))
         version = asked.context.api_version
         in_rows, division, response = self.in_rows, self.division or asked.division, asked.known.response
-        answer = partial(denied_answer, response, division, asked.request, error, version, in_rows=in_rows)
+        if self.deny is None:
+            answer = partial(denied_answer, response, division, asked.request, error, version, in_rows=in_rows)
+        else:
+            answer = partial(self.deny, asked.known, asked.request, error, version)
         return asked.elsewhere(answer) if asked.context.is_long else answer()
 
 

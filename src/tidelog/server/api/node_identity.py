@@ -7,19 +7,15 @@ what operators do, so this is asked besides.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from tidelog.base.errors import KafkaError
 from tidelog.metadata.acls import AclOperation
-from tidelog.server.api.authorization import LOOKED_AT_ONCE_MAX, Guard, Whole
+from tidelog.server.api.authorization import LOOKED_AT_ONCE_MAX, Whole
 from tidelog.server.api.denied_answers import blank, row_class
 from tidelog.server.api.rights import Rights
 from tidelog.wire.api import Api
-
-if TYPE_CHECKING:
-    from tidelog.server.api.ports import ServerApi
-    from tidelog.server.api.request_context import Handler, RequestContext
 
 OF_IDENTITY = ("sasl.", "ssl.")
 """In the names of settings that say how a listener finds out who connects, whichever listener they are of."""
@@ -45,7 +41,7 @@ VOTERS = Whole(
 """Who votes: the nodes log in to whatever address is named."""
 
 
-def _users_denial(rights: Rights, request: Any) -> KafkaError | None:
+def _users(rights: Rights, request: Any, version: int) -> KafkaError | None:
     error = rights.cluster_denial(AclOperation.ALTER)
     if error is not None or rights.has_rules:
         return error
@@ -54,34 +50,18 @@ def _users_denial(rights: Rights, request: Any) -> KafkaError | None:
     return None
 
 
-def _users(known: Api, handle: Handler) -> Handler:
+def _denied_users(known: Api, request: Any, error: KafkaError, version: int) -> Any:
     """Each user has a row in the answer, however often the request names it."""
-
-    def denied(request: Any, error: KafkaError) -> Any:
-        cls = row_class(known.response, "results")
-        users = dict.fromkeys(one.name for one in (*request.deletions, *request.upsertions))
-        rows = [blank(cls, user=user, error_code=error.code, error_message=str(error)) for user in users]
-        return blank(known.response, results=rows)
-
-    async def serve_long(node: ServerApi, request: Any, context: RequestContext) -> Any:
-        error = await node.executor.compute(lambda: _users_denial(Rights(node, context), request))
-        if error is not None:
-            node.audit.on_denied(known, str(error))
-            return await node.executor.compute(lambda: denied(request, error))
-        answer = handle(node, request, context)
-        return await answer if isinstance(answer, Awaitable) else answer
-
-    def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
-        if context.is_long:
-            return serve_long(node, request, context)
-        error = _users_denial(Rights(node, context), request)
-        if error is None:
-            return handle(node, request, context)
-        node.audit.on_denied(known, str(error))
-        return denied(request, error)
-
-    return serve
+    cls = row_class(known.response, "results")
+    users = dict.fromkeys(one.name for one in (*request.deletions, *request.upsertions))
+    rows = [blank(cls, user=user, error_code=error.code, error_message=str(error)) for user in users]
+    return blank(known.response, results=rows)
 
 
-USERS = Guard(_users)
+USERS = Whole(
+    _users,
+    weigh=lambda request: len(request.deletions) + len(request.upsertions),
+    asks=frozenset({AclOperation.ALTER, AclOperation.CLUSTER_ACTION}),
+    deny=_denied_users,
+)
 """With a password of its name whoever connects is a node."""

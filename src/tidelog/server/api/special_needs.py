@@ -5,7 +5,7 @@ Kafka: `KafkaApis`, `ControllerApis`, `DescribeTopicPartitionsRequestHandler`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -16,6 +16,7 @@ from tidelog.metadata import ResourceType
 from tidelog.metadata.acls import AclOperation, AclResourceType
 from tidelog.server.api.authorization import (
     Answered,
+    DenyWhole,
     Guard,
     Rows,
     Whole,
@@ -400,7 +401,7 @@ def _adding_all_or_none(known: Api, handle: Handler) -> Handler:
     def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
         if context.api_version >= LEADERS_FROM_VERSION:
             return handle(node, request, context)
-        look = partial(_not_added, known, Rights(node, context), request)
+        look = partial(_not_added, known, Rights(node, context), request, partial(node.audit.on_denied, known))
         if context.is_long:
             return _add_later(node.executor.compute(look), node, request, context, handle)
         return look() or handle(node, request, context)
@@ -415,12 +416,15 @@ async def _add_later(
     return await answer if isinstance(answer, Awaitable) else answer
 
 
-def _not_added(known: Api, rights: Rights, request: Any) -> Any:
+def _not_added(known: Api, rights: Rights, request: Any, on_denied: Callable[[str], None]) -> Any:
     """The answer to a request of which a topic is denied; None if none is."""
     topics = request.v3_and_below_topics
-    denied = [not rights.may(AclOperation.WRITE, TOPIC, topic.name) for topic in topics]
+    denials = [rights.denial(AclOperation.WRITE, TOPIC, topic.name) for topic in topics]
+    denied = [error is not None for error in denials]
     if not any(denied):
         return None
+    for why in dict.fromkeys(str(error) for error in denials if error is not None):
+        on_denied(why)
     of_topic = row_class(known.response, "results_by_topic_v3_and_below")
     of_partition = row_class(of_topic, "results_by_partition")
     rows = [
@@ -461,54 +465,37 @@ DESCRIBED_TRANSACTIONS = Answered(_described_transactions, "transaction_states")
 # Log directories.
 
 
-def _moves(known: Api, handle: Handler) -> Handler:
-    """The answer to a request by directory is one by topic."""
-    topics = Division("topics", "results", Division("partitions", "partitions"))
-
-    def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
-        error = Rights(node, context).cluster_denial(AclOperation.ALTER)
-        if error is None:
-            return handle(node, request, context)
-        cls = row_class(known.response, topics.answered)
-
-        def denied() -> Any:
-            rows = [
-                denied_row(topics, cls, topic, error, context.api_version)
-                for directory in request.dirs
-                for topic in directory.topics
-            ]
-            return blank(known.response, results=rows)
-
-        return node.executor.compute(denied) if context.is_long else denied()
-
-    return serve
+def _cluster(operation: AclOperation, deny: DenyWhole) -> Whole:
+    """An operation on the cluster, where the answer does not list what the request lists."""
+    return Whole(
+        lambda rights, request, version: rights.cluster_denial(operation), deny=deny, asks=frozenset({operation})
+    )
 
 
-MOVES = Guard(_moves)
+MOVED_TOPICS = Division("topics", "results", Division("partitions", "partitions"))
+"""The answer to a request by directory is one by topic."""
 
 
-def _stops(known: Api, handle: Handler) -> Handler:
+def _denied_moves(known: Api, request: Any, error: KafkaError, version: int) -> Any:
+    cls = row_class(known.response, MOVED_TOPICS.answered)
+    topics = (topic for directory in request.dirs for topic in directory.topics)
+    return blank(known.response, results=[denied_row(MOVED_TOPICS, cls, topic, error, version) for topic in topics])
+
+
+MOVES = _cluster(AclOperation.ALTER, _denied_moves)
+
+
+def _denied_stops(known: Api, request: Any, error: KafkaError, version: int) -> Any:
     """Of what is denied each partition is told, however the version of the request lists it."""
+    from tidelog.server.api.handlers.api_05_stop_replica import orders_of
 
-    def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
-        error = Rights(node, context).cluster_denial(AclOperation.CLUSTER_ACTION)
-        if error is None:
-            return handle(node, request, context)
-
-        def denied() -> Any:
-            from tidelog.server.api.handlers.api_05_stop_replica import orders_of
-
-            cls = row_class(known.response, "partition_errors")
-            places = [order.topic_partition for order in orders_of(request)]
-            rows = [blank(cls, topic_name=name, partition_index=index, error_code=error.code) for name, index in places]
-            return blank(known.response, error_code=error.code, partition_errors=rows)
-
-        return node.executor.compute(denied) if context.is_long else denied()
-
-    return serve
+    cls = row_class(known.response, "partition_errors")
+    places = [order.topic_partition for order in orders_of(request)]
+    rows = [blank(cls, topic_name=name, partition_index=index, error_code=error.code) for name, index in places]
+    return blank(known.response, error_code=error.code, partition_errors=rows)
 
 
-STOPS = Guard(_stops)
+STOPS = _cluster(AclOperation.CLUSTER_ACTION, _denied_stops)
 
 
 # Losses.

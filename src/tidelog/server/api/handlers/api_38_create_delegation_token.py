@@ -14,6 +14,7 @@ from tidelog.controller.delegation_tokens import TokenToCreate
 from tidelog.metadata.acls import AclOperation, AclResourceType
 from tidelog.security.delegation_tokens import may_ask_for_tokens
 from tidelog.server.api.request_context import RequestContext, code_of
+from tidelog.wire.api import ApiKey, api
 from tidelog.wire.messages.api_38_create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
@@ -35,9 +36,10 @@ async def handle(
             and may_ask_for_tokens(requester)
             and not node.authorizer.authorize(requester, AclOperation.CREATE_TOKENS, AclResourceType.USER, str(owner))
         ):
-            raise refusal(
-                Code.DELEGATION_TOKEN_AUTHORIZATION_FAILED, f"{requester.principal} may have no tokens for {owner}"
-            )
+            who = f"{requester.principal} at {requester.host}"
+            why = f"{who} needs an ACL that allows CREATE_TOKENS on user {str(owner)!r}"
+            node.audit.on_denied(api(ApiKey.CREATE_DELEGATION_TOKEN), why)
+            raise refusal(Code.DELEGATION_TOKEN_AUTHORIZATION_FAILED, why)
         created = await node.controller.request(
             lambda state: state.decide_create_token(
                 requester, TokenToCreate(owner, renewers, lifetime_ms), rng=node.rng, now_ms=node.clock.wall_ms()
