@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 from support.fixtures.certificates import Authority
 from support.load.ways import Login, Way
 from support.nodes.cluster import ClusterNode
+from tidelog.base.authorizers import STANDARD_AUTHORIZER
 from tidelog.cli.ports import free_ports
 from tidelog.client.admin.acl_descriptions import AclBinding, AclBindingFilter
 from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.user_descriptions import UserScramCredentialDeletion, UserScramCredentialUpsertion
-from tidelog.metadata.configs.authorization import STANDARD_AUTHORIZER
 
 if TYPE_CHECKING:
     from chaos.nodes import ChaosCluster

@@ -29,13 +29,13 @@ from fuzz.fuzz_requests import damaged
 from support.fixtures.certificates import Authority
 from support.fixtures.waiting import wait_until
 from support.nodes.server_process import ServerProcess
+from tidelog.base.authorizers import STANDARD_AUTHORIZER
 from tidelog.base.errors import TidelogError
 from tidelog.cli.ports import free_ports
 from tidelog.client.admin.acl_descriptions import AclBindingFilter
 from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.descriptions import NewTopic
 from tidelog.client.admin.user_descriptions import UserScramCredentialUpsertion
-from tidelog.metadata.configs.authorization import STANDARD_AUTHORIZER
 from tidelog.security.scram import ScramExchange, ScramSecret
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER
 from tidelog.wire import decode, decode_response_header, encode_request
