@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Mapping
 
 import confluent_kafka
 from bench_kafka_produce import PERFORMANCE_FLAGS, produce
@@ -14,8 +15,10 @@ from support.clients.kafka_peer import java_command
 BYTES_A_RUN = 50_000_000 if QUICK else 200_000_000
 
 
-def consume(target: Target, topic: str, partitions: int, count: int) -> float:
-    """Records per second, from the first that came to the last."""
+def consume(
+    target: Target, topic: str, partitions: int, count: int, *, security: Mapping[str, str] | None = None
+) -> float:
+    """Records per second, from the first that came to the last. `security` is as that of `produce`."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": target.bootstrap,
@@ -25,6 +28,7 @@ def consume(target: Target, topic: str, partitions: int, count: int) -> float:
             "queued.max.messages.kbytes": 262_144,
             "fetch.queue.backoff.ms": 10,
             "check.crcs": False,
+            **(security or {}),
         }
     )
     try:

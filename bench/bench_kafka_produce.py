@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 import time
+from collections.abc import Mapping
 
 import confluent_kafka
 from beside_kafka import QUICK, HasBootstrap, Target, both_brokers, compare, need_kafka, topic_on, values_of
@@ -28,8 +29,13 @@ def produce(
     partitions: int,
     compression: str,
     acks: int | str = 1,
+    security: Mapping[str, str] | None = None,
 ) -> float:
-    """Records per second, from the first that librdkafka is given to the last acknowledgement."""
+    """Records per second, from the first that librdkafka is given to the last acknowledgement.
+
+    Args:
+        security: librdkafka's settings for a listener that asks for more than PLAINTEXT.
+    """
     failures: list[object] = []
     producer = confluent_kafka.Producer(
         {
@@ -40,6 +46,7 @@ def produce(
             "queue.buffering.max.messages": 2 * QUEUED_MAX,
             "queue.buffering.max.kbytes": 1_048_576,
             "delivery.report.only.error": True,
+            **(security or {}),
         }
     )
     producer.list_topics(topic, timeout=10)  # connected, and the topic known
