@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from beside_kafka import CONFIG, Target
 from harness import skip
@@ -23,7 +23,7 @@ __all__ = ["MECHANISM", "PASSWORD", "USER", "Secured", "secured_brokers"]
 
 HOST = "127.0.0.1"
 PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "SASL_SSL": "SASL_SSL", "CONTROLLER": "PLAINTEXT"}
-MECHANISM = "SCRAM-SHA-256"
+MECHANISM: Final = "SCRAM-SHA-256"
 USER = "alice"
 PASSWORD = "alice-secret"
 

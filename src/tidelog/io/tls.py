@@ -34,6 +34,8 @@ HANDSHAKE_SECONDS_MAX = 20
 SHUTDOWN_SECONDS_MAX = 5
 READ_BUFFER_BYTES = 32 * 1024
 """Of ciphertext that came and was not decrypted yet, of each connection: asyncio would take 256 KiB."""
+RECEIVED_BYTES_MAX = 64 * 1024
+"""So much is taken from a stream at a time."""
 RECORD_BYTES_MAX = 20 * 1024
 """More than a record of TLS takes: part of one may stay undecrypted while the rest of it is read."""
 WRITE_BYTES = 64 * 1024
@@ -215,6 +217,7 @@ class TlsListeningNetwork(RealNetwork):
 
     def __init__(self, certificates: Certificates) -> None:
         self._context = server_context(certificates)
+        self._received = memoryview(bytearray(RECEIVED_BYTES_MAX))
 
     def renew(self, certificates: Certificates) -> None:
         """Read the files anew, for connections from now on. Raises ConfigError: all stays as it was."""
@@ -236,6 +239,7 @@ class TlsListeningNetwork(RealNetwork):
             protocol,
             self._context,
             shaken_hands,
+            self._received,
             server_side=True,
             ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,
             ssl_shutdown_timeout=SHUTDOWN_SECONDS_MAX,
@@ -259,9 +263,13 @@ class _AcceptedTls(sslproto.SSLProtocol):
     And a peer is told why it is refused: asyncio closes the stream of a handshake that failed without sending the alert
     that OpenSSL has made. For a peer that speaks no TLS OpenSSL makes none; Java does, and clients know by it what they
     have connected to.
+
+    Args:
+        received: where ciphertext comes to, for all connections of one event loop: what came is with OpenSSL before
+            the loop turns to another. asyncio has a buffer for each, idle ones too.
     """
 
-    max_size = READ_BUFFER_BYTES
+    max_size = 0  # of a buffer of its own
 
     if TYPE_CHECKING:
         _app_protocol: Any
@@ -270,7 +278,23 @@ class _AcceptedTls(sslproto.SSLProtocol):
         _transport: Any
         _write_backlog: Any
         _outgoing: ssl.MemoryBIO
+        _ssl_buffer_view: memoryview
         _sslobj: ssl.SSLObject
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        protocol: asyncio.BufferedProtocol,
+        context: ssl.SSLContext,
+        shaken_hands: asyncio.Future[None],
+        received: memoryview,
+        **options: Any,
+    ) -> None:
+        super().__init__(loop, protocol, context, shaken_hands, **options)
+        self._ssl_buffer_view = received
+
+    def get_buffer(self, n: int) -> memoryview:
+        return self._ssl_buffer_view
 
     def abandon(self) -> None:
         """Hang up in the middle of the handshake."""

@@ -161,6 +161,28 @@ def test_little_is_held_of_what_comes_while_nobody_reads(
     run(work())
 
 
+def test_connections_that_send_by_turns_share_the_buffer_they_receive_to(
+    run: Any, network: TlsListeningNetwork, authority: Authority
+) -> None:
+    """A record that another connection had overwritten would not be authentic: that connection would end."""
+    size_bytes = 1 << 20
+
+    async def work() -> None:
+        listening = Listening(network, authority)
+        peers = [await listening.connect() for _ in range(6)]
+        for _, writer, _, _ in peers:
+            writer.write(bytes(size_bytes))
+        await until(lambda: all(served.received == size_bytes for _, _, served, _ in peers))
+        for _, writer, served, transport in peers:
+            assert not cast(Any, transport)._ssl_protocol._ssl_buffer, "it holds one of its own"
+            assert not served.ends
+            transport.abort()
+            writer.transport.abort()
+        listening.acceptor.close()
+
+    run(work())
+
+
 def test_who_shakes_hands_when_the_listener_closes_is_hung_up_on(
     run: Any, network: TlsListeningNetwork, authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
