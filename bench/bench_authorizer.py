@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from harness import LONG, figure, median
 
+from tidelog.base.authorizers import STANDARD_AUTHORIZER
 from tidelog.base.principals import USER, Principal, Requester
 from tidelog.metadata.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
 from tidelog.security.acl_authorizer import AclAuthorizer, AuthorizerSettings
@@ -56,7 +57,7 @@ def microseconds(authorizer: AclAuthorizer, names: list[str]) -> float:
 
 
 def main() -> None:
-    settings = AuthorizerSettings(frozenset(), allows_without_rules=False)
+    settings = AuthorizerSettings(STANDARD_AUTHORIZER, frozenset(), allows_without_rules=False)
     for called, rules in (("1,000 users", rules_of_many()), ("one user", rules_of_one())):
         authorizer = AclAuthorizer(settings)
         builder = AclIndex().next()

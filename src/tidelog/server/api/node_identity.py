@@ -61,7 +61,6 @@ def _denied_users(known: Api, request: Any, error: KafkaError, version: int) -> 
 USERS = Whole(
     _users,
     weigh=lambda request: len(request.deletions) + len(request.upsertions),
-    asks=frozenset({AclOperation.ALTER, AclOperation.CLUSTER_ACTION}),
     deny=_denied_users,
 )
 """With a password of its name whoever connects is a node."""
