@@ -82,7 +82,7 @@ class DumpLog:
 
 def _with_metadata(rows: Iterator[Row]) -> Iterator[Row]:
     """Records of the metadata log, with what they say. The bytes of those with secrets are left out."""
-    from tidelog.metadata.records import SECRET_RECORDS, decode_record
+    from tidelog.metadata.records import decode_record, has_secret
 
     for row in rows:
         value = row.get("value")
@@ -91,7 +91,7 @@ def _with_metadata(rows: Iterator[Row]) -> Iterator[Row]:
             continue
         try:
             record = decode_record(value)
-            shown = None if isinstance(record, SECRET_RECORDS) else value
+            shown = None if has_secret(record) else value
             yield {**row, "value": shown, "metadata": repr(record)}
         except CorruptLogError as error:
             yield {**row, "problem": str(error)}

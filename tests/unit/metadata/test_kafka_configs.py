@@ -34,7 +34,7 @@ from tidelog.metadata.configs import (
     without_effect,
 )
 
-OTHER_DEFAULTS = {"queued.max.request.bytes"}
+OTHER_DEFAULTS = {"max.connections.per.ip", "queued.max.request.bytes"}
 """Kafka has no limit there."""
 
 OWN = {

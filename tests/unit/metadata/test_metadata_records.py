@@ -36,6 +36,7 @@ from tidelog.metadata.records import (
     UserScramCredentialRecord,
     decode_record,
     encode_record,
+    has_secret,
 )
 
 TOPIC = UUID("01020304-0506-0708-090a-0b0c0d0e0f10")
@@ -227,3 +228,22 @@ UUIDS = st.uuids()
 )
 def test_a_partition_change_survives_its_bytes(record: PartitionChangeRecord) -> None:
     assert decode_record(encode_record(record)) == record
+
+
+@pytest.mark.parametrize(
+    ("name", "is_secret"),
+    [
+        ("listener.name.clients.plain.sasl.jaas.config", True),
+        ("listener.name.clients.ssl.keystore.password", True),
+        ("ssl.key.password", True),
+        ("of.a.later.release", True),
+        ("log.retention.ms", False),
+    ],
+)
+def test_a_setting_that_is_a_password_is_not_shown(name: str, is_secret: bool) -> None:
+    record = ConfigRecord(resource_type=4, resource_name="1", name=name, value="7654321")
+    assert ("7654321" in repr(record)) is not is_secret
+    assert has_secret(record) is is_secret
+    taken_back = ConfigRecord(resource_type=4, resource_name="1", name=name, value=None)
+    assert not has_secret(taken_back)
+    assert "value=None" in repr(taken_back)

@@ -154,8 +154,8 @@ MAX_CONNECTIONS = ConfigKey(
 MAX_CONNECTIONS_PER_IP = ConfigKey(
     "max.connections.per.ip",
     INT,
-    str(INT32_MAX),
-    "The most connections from one address; further ones are closed at once.",
+    "20000",
+    "The most connections from one address; further ones are closed at once. Kafka's default is 2147483647.",
     minimum=0,
     is_dynamic=True,
 )

@@ -20,14 +20,13 @@ from tidelog.metadata.records.cluster import (
     ProducerIdsRecord,
     QuotaEntityPart,
 )
-from tidelog.metadata.records.codec import SECRET_RECORDS, decode_record, encode_record
+from tidelog.metadata.records.codec import decode_record, encode_record, has_secret
 from tidelog.metadata.records.controllers import RegisterControllerRecord
 from tidelog.metadata.records.delegation_tokens import DelegationTokenRecord, RemoveDelegationTokenRecord
 from tidelog.metadata.records.scram_credentials import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
 __all__ = [
-    "SECRET_RECORDS",
     "AbortTransactionRecord",
     "AccessControlEntryRecord",
     "BeginTransactionRecord",
@@ -56,4 +55,5 @@ __all__ = [
     "UserScramCredentialRecord",
     "decode_record",
     "encode_record",
+    "has_secret",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from tidelog.base.errors import ConfigError
 from tidelog.wire.messages.losses import LossEntry
 from tidelog.wire.schema import (
     array,
@@ -20,6 +21,7 @@ from tidelog.wire.schema import (
     uuid,
 )
 
+BROKER_RESOURCE = 4
 LOSSES_TAG = 10_000
 FORGOTTEN_LOSSES_TAG = 10_001
 """Ours: far from the tags that Kafka's layouts may come to use."""
@@ -33,6 +35,25 @@ class ConfigRecord:
     resource_name: str = field(string, doc="The topic's name, the broker's id, or nothing for all brokers.")
     name: str = field(string, doc="The key.")
     value: str | None = field(string, nullable="0+", default=None, doc="The value as text; None removes it.")
+
+    @property
+    def has_secret(self) -> bool:
+        """Whether the value is never shown: a password is, and whatever no release knows."""
+        from tidelog.metadata.configs import config_key  # which takes long to import, and few ask
+
+        if self.value is None or self.resource_type != BROKER_RESOURCE:
+            return False
+        try:
+            return config_key("broker", self.name).is_sensitive
+        except ConfigError:
+            return True
+
+    def __repr__(self) -> str:
+        value = "<hidden>" if self.has_secret else repr(self.value)
+        return (
+            f"ConfigRecord(resource_type={self.resource_type}, resource_name={self.resource_name!r}, "
+            f"name={self.name!r}, value={value})"
+        )
 
 
 @message(api_key=12, versions="0", flexible="0+", kind="record")

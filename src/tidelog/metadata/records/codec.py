@@ -63,9 +63,12 @@ RECORD_TYPES: tuple[type[Any], ...] = (
     DelegationTokenRecord,
     RemoveDelegationTokenRecord,
 )
-SECRET_RECORDS = (UserScramCredentialRecord,)
-"""Whose bytes are not to be shown to anybody. As text they do not show what is secret."""
 _BY_KEY = {layout_of(cls).api_key: cls for cls in RECORD_TYPES}
+
+
+def has_secret(record: object) -> bool:
+    """Whether the bytes of a record are not to be shown to anybody. As text it does not show what is secret."""
+    return isinstance(record, UserScramCredentialRecord) or (isinstance(record, ConfigRecord) and record.has_secret)
 
 
 def _partition_version(record: PartitionRecord) -> int:
