@@ -1,3 +1,7 @@
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
@@ -18,6 +22,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 public final class SecuredClients {
     private static final long SECONDS_MAX = 30;
     private static final long PAUSE_MS = 100;
+    private static final String SECURITY = "org.apache.kafka.common.security.";
 
     private final Map<String, String> task;
     private final String topic;
@@ -48,16 +53,33 @@ public final class SecuredClients {
     }
 
     private Properties properties(Map<String, String> more) {
-        String module = task.get("mechanism").equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
         Properties properties = new Properties();
         properties.putAll(Map.of("bootstrap.servers", task.get("bootstrap"), "security.protocol", "SASL_SSL",
                 "ssl.truststore.type", "PEM", "ssl.truststore.location", task.get("authority"), "sasl.mechanism",
                 task.get("mechanism")));
-        properties.put("sasl.jaas.config", "org.apache.kafka.common.security." + module + " required username=\""
-                + task.get("username") + "\" password=\"" + task.get("password") + "\" tokenauth=\""
-                + task.get("tokenauth") + "\";");
+        properties.putAll(task.get("mechanism").equals("OAUTHBEARER") ? byToken() : byPassword());
         properties.putAll(more);
         return properties;
+    }
+
+    private Map<String, String> byPassword() {
+        String module = task.get("mechanism").equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
+        return Map.of("sasl.jaas.config", SECURITY + module + " required username=\"" + task.get("username")
+                + "\" password=\"" + task.get("password") + "\" tokenauth=\"" + task.get("tokenauth") + "\";");
+    }
+
+    /** The token comes from a file, which a program beside the client renews. */
+    private Map<String, String> byToken() {
+        try {
+            Path file = Files.createTempFile(Path.of(task.get("authority")).getParent(), "token", ".jwt");
+            Files.writeString(file, task.get("password"));
+            System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", file.toUri().toString());
+            return Map.of("sasl.jaas.config", SECURITY + "oauthbearer.OAuthBearerLoginModule required;",
+                    "sasl.login.callback.handler.class", SECURITY + "oauthbearer.OAuthBearerLoginCallbackHandler",
+                    "sasl.oauthbearer.token.endpoint.url", file.toUri().toString());
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
     }
 
     private void describe() throws Exception {

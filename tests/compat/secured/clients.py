@@ -16,6 +16,7 @@ from compat.secured.task import Task
 from compat.unclean_elections.clients import environment
 from support.clients.kafka_peer import missing_peers
 from support.clients.kafka_tools import KafkaTools
+from support.nodes.secured_cluster import OAUTHBEARER
 
 __all__ = ["CLIENTS", "SERVED", "TOKEN", "Client", "Run"]
 
@@ -25,8 +26,8 @@ STORY_SECONDS_MAX = 60.0
 
 TOKEN = "delegation token"
 PASSWORDS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
-SERVED = PASSWORDS | {TOKEN}
-"""What the listener of the tests has. A mechanism that clients have beside these is not tried."""
+SERVED = PASSWORDS | {TOKEN, OAUTHBEARER}
+"""What the listener of the tests has."""
 
 Run = Callable[[Task], list[str]]
 """Runs a task; returns what its program says, line by line."""
@@ -42,6 +43,7 @@ class Client:
         mechanisms: what it can.
         quick: the one of them that is tried in each run of the tests; None where even that takes long, as a build does.
         unknown: the client's own name of the error when the password is wrong.
+        unknown_token: likewise, when another key signed the token; None if the name is the same.
         denied: likewise, when alice may not do something with a topic.
         renews: whether it authenticates again on its connections.
     """
@@ -53,6 +55,7 @@ class Client:
     unknown: str
     denied: str
     renews: bool = True
+    unknown_token: str | None = None
 
 
 def nothing() -> None:
@@ -138,27 +141,27 @@ def why_failed(command: list[str], directory: Path) -> str | None:
 
 
 SASL_ERROR, TOPIC_ERROR = "SaslAuthenticationError", "TopicAuthorizationFailedError"
-TIDELOG = {"unknown": SASL_ERROR, "denied": "TOPIC_AUTHORIZATION_FAILED", "mechanisms": SERVED | {"OAUTHBEARER"}}
+TIDELOG = {"unknown": SASL_ERROR, "denied": "TOPIC_AUTHORIZATION_FAILED", "mechanisms": SERVED}
 CLIENTS = {
     "Tidelog": Client(*in_python("tidelog", "with_tidelog"), quick=TOKEN, **TIDELOG),  # type: ignore[arg-type]
     "Tidelog's aio": Client(*in_python("tidelog", "with_tidelog", "run_aio"), quick="SCRAM-SHA-256", **TIDELOG),  # type: ignore[arg-type]
     "confluent-kafka": Client(
         *in_python("confluent_kafka", "with_confluent"),
-        mechanisms=PASSWORDS | {"OAUTHBEARER"},
+        mechanisms=PASSWORDS | {OAUTHBEARER},
         quick="SCRAM-SHA-512",
         unknown="_AUTHENTICATION",
         denied="TOPIC_AUTHORIZATION_FAILED",
     ),
     "kafka-python": Client(
         *in_python("kafka", "with_kafka_python"),
-        mechanisms=PASSWORDS | {"OAUTHBEARER"},
-        quick="SCRAM-SHA-256",
+        mechanisms=PASSWORDS | {OAUTHBEARER},
+        quick=OAUTHBEARER,
         unknown="KafkaTimeoutError",
         denied=TOPIC_ERROR,
     ),
     "aiokafka": Client(
         *in_python("aiokafka", "with_aiokafka"),
-        mechanisms=PASSWORDS | {"OAUTHBEARER"},
+        mechanisms=PASSWORDS | {OAUTHBEARER},
         quick="PLAIN",
         unknown="KafkaConnectionError",
         denied=TOPIC_ERROR,
@@ -167,7 +170,7 @@ CLIENTS = {
     "Java": Client(
         missing_peers,
         prepare_java,
-        mechanisms=SERVED | {"OAUTHBEARER"},
+        mechanisms=SERVED,
         quick=TOKEN,
         unknown="SaslAuthenticationException",
         denied="TopicAuthorizationException",
@@ -175,7 +178,7 @@ CLIENTS = {
     "franz-go": Client(
         missing_go,
         prepare_go,
-        mechanisms=SERVED | {"OAUTHBEARER"},
+        mechanisms=SERVED,
         quick=None,
         unknown="SASL_AUTHENTICATION_FAILED",
         denied="TOPIC_AUTHORIZATION_FAILED",
@@ -183,9 +186,10 @@ CLIENTS = {
     "kafkajs": Client(
         missing_node,
         prepare_node,
-        mechanisms=PASSWORDS | {"OAUTHBEARER"},
+        mechanisms=PASSWORDS | {OAUTHBEARER},
         quick="SCRAM-SHA-512",
         unknown="KafkaJSSASLAuthenticationError",
+        unknown_token="KafkaJSConnectionClosedError",
         denied="TOPIC_AUTHORIZATION_FAILED",
     ),
 }

@@ -33,6 +33,7 @@ class Task:
     Attributes:
         story: one of the four.
         authority: a file in PEM with the certificate to trust.
+        password: with OAUTHBEARER, the token to show.
         topic: which also names the group and the transactional id.
     """
 

@@ -7,14 +7,17 @@ from itertools import count
 
 import pytest
 
-from compat.secured.clients import CLIENTS, SERVED, TOKEN, Client, Run
+from compat.secured.clients import CLIENTS, TOKEN, Client, Run
 from compat.secured.task import Task
 from support.fixtures.waiting import wait_until
 from support.nodes.metrics import samples
-from support.nodes.secured_cluster import RENEWED_MS, Login, SecuredCluster
+from support.nodes.secured_cluster import OAUTHBEARER, RENEWED_MS, Login, SecuredCluster, oauth_login
 from tidelog import NewTopic
 
 pytest.importorskip("cryptography", reason="cryptography is not installed: pip install 'tidelog[security]'")
+
+pytest.importorskip("joserfc")
+from support.fixtures.json_web_tokens import Signer
 
 pytestmark = pytest.mark.timeout(600)  # a Go program may have to be built
 
@@ -25,7 +28,7 @@ Runs = Callable[[str], Run]
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
     config = {"metrics.listener": "HTTP://127.0.0.1:0", "offsets.topic.num.partitions": "1"}
-    cluster = SecuredCluster(tmp_path_factory.mktemp("secured"), 1, config=config)
+    cluster = SecuredCluster(tmp_path_factory.mktemp("secured"), 1, config=config, signer=Signer("one", "ES256"))
     try:
         cluster.start()
         with cluster.admin_client() as admin:
@@ -91,7 +94,7 @@ def task_of(
 CASES = [
     pytest.param(name, mechanism, marks=[] if mechanism == client.quick else [pytest.mark.slow])
     for name, client in CLIENTS.items()
-    for mechanism in sorted(client.mechanisms & SERVED)
+    for mechanism in sorted(client.mechanisms)
 ]
 each_client = pytest.mark.parametrize("name", CLIENTS)
 
@@ -104,7 +107,9 @@ def test_it_writes_reads_and_commits(
     assert runs(name)(task) == ["partitions 1", *(f"read {value}" for value in task.values), "committed"]
 
 
-PASSWORD_CASES = [pytest.param(name, mechanism) for name in CLIENTS for mechanism in ("PLAIN", "SCRAM-SHA-256")]
+PASSWORD_CASES = [
+    pytest.param(name, mechanism) for name in CLIENTS for mechanism in ("PLAIN", "SCRAM-SHA-256", OAUTHBEARER)
+]
 
 
 @pytest.mark.slow
@@ -113,8 +118,12 @@ PASSWORD_CASES = [pytest.param(name, mechanism) for name in CLIENTS for mechanis
 def test_a_wrong_password_is_the_clients_own_error(
     secured: SecuredCluster, runs: Runs, name: str, mechanism: str, story: str
 ) -> None:
-    wrong = Login(mechanism, "alice", "not hers")
-    assert runs(name)(task_of(secured, wrong, story, "allowed-none")) == [f"error {CLIENTS[name].unknown}"]
+    client = CLIENTS[name]
+    if mechanism == OAUTHBEARER:
+        wrong, error = oauth_login(Signer("one", "ES256")), client.unknown_token or client.unknown
+    else:
+        wrong, error = Login(mechanism, "alice", "not hers"), client.unknown
+    assert runs(name)(task_of(secured, wrong, story, "allowed-none")) == [f"error {error}"]
 
 
 @pytest.mark.slow
@@ -133,9 +142,13 @@ def sessions_ended(secured: SecuredCluster) -> float:
 
 @pytest.mark.slow
 @each_client
-def test_a_session_that_ends_goes_unnoticed(secured: SecuredCluster, runs: Runs, allowed_topic: str, name: str) -> None:
+@pytest.mark.parametrize("by", ["password", OAUTHBEARER])
+def test_a_session_that_ends_goes_unnoticed(
+    secured: SecuredCluster, runs: Runs, allowed_topic: str, name: str, by: str
+) -> None:
     client: Client = CLIENTS[name]
-    mechanism = TOKEN if TOKEN in client.mechanisms else "SCRAM-SHA-512"
+    with_password = TOKEN if TOKEN in client.mechanisms else "SCRAM-SHA-512"
+    mechanism = OAUTHBEARER if by == OAUTHBEARER else with_password
     before = sessions_ended(secured)
     login = login_of(secured, mechanism)
     (said,) = runs(name)(task_of(secured, login, "stay", allowed_topic, listener="RENEWED", seconds=STAY_SECONDS))

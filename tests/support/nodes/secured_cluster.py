@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from time import time
+from typing import TYPE_CHECKING, Any
 
 from support.nodes.cluster import Cluster
 from tidelog import AclBinding, Admin
@@ -15,12 +16,16 @@ from tidelog.cli.ports import free_ports
 from tidelog.cli.properties import parse_properties
 from tidelog.client.admin.user_descriptions import UserScramCredentialUpsertion
 
-__all__ = ["LISTENERS", "RENEWED_MS", "Login", "SecuredCluster", "properties_of"]
+if TYPE_CHECKING:
+    from support.fixtures.json_web_tokens import Signer  # it needs joserfc, which only its users do
+
+__all__ = ["LISTENERS", "OAUTHBEARER", "RENEWED_MS", "Login", "SecuredCluster", "oauth_login", "properties_of"]
 
 HOST = "127.0.0.1"
 MODULE = "org.apache.kafka.common.security"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = ("PLAIN", *SCRAM)
+OAUTHBEARER = "OAUTHBEARER"
 LISTENERS = ("CLIENTS", "RENEWED", "OPEN")
 """OPEN asks for nothing: who connects there is nobody, whom rules allow what they allow to everybody."""
 
@@ -28,6 +33,7 @@ RENEWED_MS = 2_000
 """How long sessions last at the listener RENEWED."""
 
 PASSWORD = "alice's secret"
+TOKEN_SECONDS = 600
 ALLOWED = "allowed-"
 """How the names begin of what alice may use: topics, groups and transactional ids."""
 
@@ -38,6 +44,7 @@ class Login:
 
     Attributes:
         mechanism: of SASL.
+        password: with OAUTHBEARER, a signed token.
         tokenauth: whether the user is the id of a delegation token, and the password its HMAC.
     """
 
@@ -49,6 +56,12 @@ class Login:
     @property
     def options(self) -> dict[str, Any]:
         """Of Tidelog's clients, without what TLS needs."""
+        if self.mechanism == OAUTHBEARER:
+            return {
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": self.mechanism,
+                "sasl_oauth_token_callback": lambda: self.password,
+            }
         return {
             "security_protocol": "SASL_SSL",
             "sasl_mechanism": self.mechanism,
@@ -59,7 +72,7 @@ class Login:
 
 
 def properties_of(login: Login, authority: Path | str) -> dict[str, str]:
-    """Of Java's clients and of Kafka's tools, all."""
+    """Of Java's clients and of Kafka's tools, all. Not with OAUTHBEARER."""
     module = "plain.PlainLoginModule" if login.mechanism == "PLAIN" else "scram.ScramLoginModule"
     tokenauth = ' tokenauth="true"' if login.tokenauth else ""
     return {
@@ -73,6 +86,12 @@ def properties_of(login: Login, authority: Path | str) -> dict[str, str]:
     }
 
 
+def oauth_login(signer: Signer) -> Login:
+    """That of alice, by a token that lasts TOKEN_SECONDS."""
+    now = int(time())
+    return Login(OAUTHBEARER, "alice", signer.token({"sub": "alice", "iat": now, "exp": now + TOKEN_SECONDS}))
+
+
 class SecuredCluster:
     """User alice has a password for every mechanism, and may do everything with what begins with ALLOWED.
 
@@ -80,14 +99,19 @@ class SecuredCluster:
         home: where all files go.
         size: how many nodes.
         config: Kafka's keys, for every node.
+        signer: whose tokens the listeners take, by OAUTHBEARER. None if they do not have it.
 
     Attributes:
         cluster: the nodes. Start it by `start` of this class.
     """
 
-    def __init__(self, home: Path, size: int, *, config: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, home: Path, size: int, *, config: dict[str, str] | None = None, signer: Signer | None = None
+    ) -> None:
         self.cluster = Cluster(home, size, config=config, is_secured=True)
         self._security = home / "security"
+        self._signer = signer
+        self._keys = home / "keys.json"
         ports = iter(free_ports(HOST, [None] * len(LISTENERS) * size))
         self._ports = {name: list(islice(ports, size)) for name in LISTENERS}
         for index, node in enumerate(self.cluster.nodes.values()):
@@ -97,10 +121,15 @@ class SecuredCluster:
         others = [one for one in settings["listeners"].split(",") if not one.startswith("CLIENTS://")]
         settings["listeners"] = ",".join([*(f"{name}://{HOST}:{port}" for name, port in ports.items()), *others])
         settings["listener.security.protocol.map"] += ",RENEWED:SASL_SSL,OPEN:PLAINTEXT"
+        mechanisms = list(MECHANISMS)
+        if self._signer is not None:
+            self._keys.write_bytes(self._signer.key_set())
+            settings["sasl.oauthbearer.jwks.endpoint.url"] = self._keys.as_uri()
+            mechanisms.append(OAUTHBEARER)
         users = {"admin": self.admin.password, "alice": PASSWORD}
         for name in ("CLIENTS", "RENEWED"):
             prefix = f"listener.name.{name.lower()}"
-            settings[f"{prefix}.sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
+            settings[f"{prefix}.sasl.enabled.mechanisms"] = ",".join(mechanisms)
             settings[f"{prefix}.plain.sasl.jaas.config"] = (
                 f"{MODULE}.plain.PlainLoginModule required "
                 + " ".join(f'user_{user}="{password}"' for user, password in users.items())
@@ -152,6 +181,9 @@ class SecuredCluster:
 
     def login(self, mechanism: str) -> Login:
         """That of alice."""
+        if mechanism == OAUTHBEARER:
+            assert self._signer is not None, "the cluster takes nobody's tokens"
+            return oauth_login(self._signer)
         return Login(mechanism, "alice", PASSWORD)
 
     def token_login(self, mechanism: str) -> Login:

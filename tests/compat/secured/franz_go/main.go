@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
@@ -45,6 +46,8 @@ func login() sasl.Mechanism {
 	switch task["mechanism"] {
 	case "PLAIN":
 		return plain.Auth{User: task["username"], Pass: task["password"]}.AsMechanism()
+	case "OAUTHBEARER":
+		return oauth.Auth{Token: task["password"]}.AsMechanism()
 	case "SCRAM-SHA-256":
 		return scramAuth().AsSha256Mechanism()
 	default:

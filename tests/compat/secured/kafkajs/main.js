@@ -14,7 +14,9 @@ const topic = task.topic
 const client = new Kafka({
   brokers: task.bootstrap.split(','),
   ssl: { ca: fs.readFileSync(task.authority, 'utf8') },
-  sasl: { mechanism: task.mechanism.toLowerCase(), username: task.username, password: task.password },
+  sasl: task.mechanism === 'OAUTHBEARER'
+    ? { mechanism: 'oauthbearer', oauthBearerProvider: async () => ({ value: task.password }) }
+    : { mechanism: task.mechanism.toLowerCase(), username: task.username, password: task.password },
   reauthenticationThreshold: 1000, // how long before the end of a session; 10 s unless it is set
   logLevel: logLevel.NOTHING,
 })

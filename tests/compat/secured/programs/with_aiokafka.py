@@ -7,12 +7,23 @@ import ssl
 import time
 from typing import Any
 
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaError, for_code
 
 from compat.secured.task import ABORTED, IN_TRANSACTION, PAUSE_SECONDS, VALUES, Task
 from support.clients.aiokafka_client import admin_of, consumer_of, producer_of, told
 
 __all__ = ["run"]
+
+
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    """Always the same."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def token(self) -> str:
+        return self._token
 
 
 def settings(task: Task) -> dict[str, Any]:
@@ -22,6 +33,7 @@ def settings(task: Task) -> dict[str, Any]:
         "sasl_mechanism": task.mechanism,
         "sasl_plain_username": task.username,
         "sasl_plain_password": task.password,
+        "sasl_oauth_token_provider": Tokens(task.password) if task.mechanism == "OAUTHBEARER" else None,
     }
 
 

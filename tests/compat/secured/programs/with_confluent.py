@@ -13,6 +13,9 @@ from compat.secured.task import ABORTED, IN_TRANSACTION, PAUSE_SECONDS, SECONDS_
 
 __all__ = ["run"]
 
+TOKEN_SECONDS = 300
+"""After which it is to ask for another token."""
+
 
 class Story:
     """What a task says. An error of authentication is told to a callback alone, while librdkafka goes on to try."""
@@ -26,10 +29,12 @@ class Story:
             "security.protocol": "SASL_SSL",
             "ssl.ca.location": task.authority,
             "sasl.mechanism": task.mechanism,
-            "sasl.username": task.username,
-            "sasl.password": task.password,
             "error_cb": self._on_error,
         }
+        if task.mechanism == "OAUTHBEARER":
+            self.settings["oauth_cb"] = lambda _: (task.password, time.time() + TOKEN_SECONDS)
+        else:
+            self.settings |= {"sasl.username": task.username, "sasl.password": task.password}
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._AUTHENTICATION:

@@ -16,6 +16,17 @@ BOOTSTRAP_MS_MAX = 5_000
 """How long it tries to log in: it does not end at the first refusal."""
 
 
+class Tokens(kafka.net.sasl.oauth.AbstractTokenProvider):  # type: ignore[misc]
+    """Always the same."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self._token = token
+
+    def token(self) -> str:
+        return self._token
+
+
 def settings(task: Task) -> dict[str, Any]:
     return {
         "bootstrap_timeout_ms": BOOTSTRAP_MS_MAX,
@@ -24,6 +35,7 @@ def settings(task: Task) -> dict[str, Any]:
         "sasl_mechanism": task.mechanism,
         "sasl_plain_username": task.username,
         "sasl_plain_password": task.password,
+        "sasl_oauth_token_provider": Tokens(task.password),
     }
 
 

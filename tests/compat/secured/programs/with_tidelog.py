@@ -8,20 +8,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from compat.secured.task import ABORTED, IN_TRANSACTION, PAUSE_SECONDS, SECONDS_MAX, VALUES, Task
+from support.nodes.secured_cluster import Login
 from tidelog import Factory, KafkaError, TidelogError, aio
 
 __all__ = ["run", "run_aio"]
 
 
 def options(task: Task) -> dict[str, Any]:
-    return {
-        "security_protocol": "SASL_SSL",
-        "ssl_truststore_location": task.authority,
-        "sasl_mechanism": task.mechanism,
-        "sasl_username": task.username,
-        "sasl_password": task.password,
-        "sasl_tokenauth": task.tokenauth,
-    }
+    login = Login(task.mechanism, task.username, task.password, task.tokenauth)
+    return login.options | {"ssl_truststore_location": task.authority}
 
 
 def name_of(error: TidelogError) -> str:
