@@ -54,6 +54,8 @@ def changelog(before: str, title: str) -> str:
 
 
 def main(version: str | None) -> None:
+    if version is not None and re.fullmatch(r"\d+\.\d+\.\d+\S*", version) is None:
+        raise SystemExit(f"{version!r} is no version, such as 0.2.0")
     before = CHANGELOG.read_text() if CHANGELOG.exists() else ""
     title = UNRELEASED if version is None else f"{version} ({datetime.now(UTC):%Y-%m-%d})"
     CHANGELOG.write_text(changelog(before, title))

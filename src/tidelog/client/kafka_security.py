@@ -6,6 +6,7 @@ Kafka: `SslConfigs`, `SaslConfigs`. Nothing here is ignored that would make a co
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import unquote
 
 from tidelog.base.errors import ConfigError
 from tidelog.security.jaas import LoginModule, parse_jaas
@@ -95,7 +96,7 @@ WITHOUT_EFFECT = {
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _HANDLER = "OAuthBearerLoginCallbackHandler"
-_RETRIEVERS = ("", "DefaultJwtRetriever", "ClientCredentialsJwtRetriever")
+_RETRIEVERS = ("", "DefaultJwtRetriever", "FileJwtRetriever", "ClientCredentialsJwtRetriever")
 _UNSECURED_HANDLER = "OAuthBearerUnsecuredLoginCallbackHandler"
 
 USED = frozenset(
@@ -296,8 +297,10 @@ def _oauth(given: Mapping[str, str], module: LoginModule) -> dict[str, object]:
             f"what …{_RETRIEVERS[-1]} does is"
         )
     url = given.get("sasl.oauthbearer.token.endpoint.url", "")
+    if url.startswith("file:///"):
+        return {"file": unquote(url.removeprefix("file://")), "extensions": extensions}
     if not url.startswith(("https://", "http://")):
-        raise ConfigError("¶sasl.oauthbearer.token.endpoint.url is missing, or no http(s) address")
+        raise ConfigError("¶sasl.oauthbearer.token.endpoint.url is missing, or no http(s) address, or file:///…")
     credentials = "sasl.oauthbearer.client.credentials.client"
     client_id = given.get(f"{credentials}.id") or module.options.get("clientId")
     secret = given.get(f"{credentials}.secret") or module.options.get("clientSecret")

@@ -17,6 +17,7 @@ from tidelog.base.errors import SaslAuthenticationError
 
 ANSWER_SECONDS_MAX = 10.0
 LIFETIME_SECONDS = 3_600
+TOKEN_SIZE_MAX = 1024 * 1024
 Token = tuple[str, float | None, Mapping[str, str]]
 
 
@@ -25,7 +26,8 @@ def token_source(asked: Mapping[str, Any]) -> Callable[[], Token]:
 
     Args:
         asked: what `security_settings` returned as `sasl_oauth`: `claims` of a token without a signature, which only
-            test brokers accept; or the `url` of a token server with `client_id`, `client_secret` and `scope`.
+            test brokers accept; a `file` with a token, which is read each time; or the `url` of a token server with
+        `client_id`, `client_secret` and `scope`.
     """
 
     def unsecured() -> Token:
@@ -34,7 +36,21 @@ def token_source(asked: Mapping[str, Any]) -> Callable[[], Token]:
         parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in ({"alg": "none"}, claims)]
         return b".".join([*parts, b""]).decode(), now + LIFETIME_SECONDS, asked["extensions"]
 
-    return unsecured if "claims" in asked else lambda: _by_credentials(asked)
+    if "claims" in asked:
+        return unsecured
+    return (lambda: _of_file(asked)) if "file" in asked else (lambda: _by_credentials(asked))
+
+
+def _of_file(asked: Mapping[str, Any]) -> Token:
+    """Until when it is good, the token itself says. An `OSError` is retried by the client: it may come yet."""
+    with open(asked["file"], encoding="ascii", errors="replace") as file:
+        token = file.read(TOKEN_SIZE_MAX).strip()
+    try:
+        claims = token.split(".")[1]
+        expires = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"]
+    except (IndexError, ValueError, KeyError, TypeError):
+        raise SaslAuthenticationError(f"{asked['file']} holds no JSON Web Token that says when it expires") from None
+    return token, float(expires), asked["extensions"]
 
 
 def _by_credentials(asked: Mapping[str, Any]) -> Token:

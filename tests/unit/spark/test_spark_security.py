@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import pickle
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request
@@ -186,13 +187,13 @@ def test_what_cannot_be_is_refused_and_no_secret_shown(given: dict[str, str], sa
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
-        ("jwt_retriever_class", "org.apache.kafka.FileJwtRetriever", "ClientCredentialsJwtRetriever does is"),
+        ("jwt_retriever_class", "org.apache.kafka.JwtBearerJwtRetriever", "ClientCredentialsJwtRetriever does is"),
         ("assertion_file", "/a", "a client secret is"),
-        ("token_endpoint_url", "file:///a", "no http"),
+        ("token_endpoint_url", "ftp:///a", "no http"),
         ("client_credentials_client_id", "", "clientId and clientSecret are missing"),
     ],
 )
-def test_tokens_come_by_a_client_secret_alone(key: str, value: str, says: str) -> None:
+def test_tokens_come_by_a_client_secret_or_of_a_file(key: str, value: str, says: str) -> None:
     given = {
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "OAUTHBEARER",
@@ -202,6 +203,27 @@ def test_tokens_come_by_a_client_secret_alone(key: str, value: str, says: str) -
     }
     with pytest.raises(ConfigError, match=says):
         arguments(**{**given, f"sasl_oauthbearer_{key}": value})
+
+
+def test_a_token_of_a_file_is_read_each_time(tmp_path: Path) -> None:
+    file = tmp_path / "a token"
+    source = oauth.token_source(
+        arguments(
+            security_protocol="SASL_SSL",
+            sasl_mechanism="OAUTHBEARER",
+            sasl_login_callback_handler_class=HANDLER,
+            sasl_oauthbearer_token_endpoint_url=file.as_uri(),
+            sasl_jaas_config=f"{BEARER};",
+        )["sasl_oauth"]
+    )
+    for expires in (1_800_000_000, 1_900_000_000):
+        claims = base64.urlsafe_b64encode(json.dumps({"exp": expires}).encode()).decode().rstrip("=")
+        file.write_text(f"a.{claims}.b\n")
+        assert source() == (f"a.{claims}.b", float(expires), {})
+    for text in ("", "a.b", "a.e30.b", "a.****.b"):
+        file.write_text(text)
+        with pytest.raises(SaslAuthenticationError, match="holds no JSON Web Token"):
+            source()
 
 
 def test_a_delegation_token_is_one_by_the_modules_own_word() -> None:
