@@ -106,10 +106,10 @@ def test_garbage_closes_its_own_connection_only(victim: NodeProcess, name: str) 
 
 
 def test_garbage_at_the_other_listeners(start_node: StartNode) -> None:
-    """Those of controllers and of metrics."""
+    """Those between brokers, of controllers and of metrics."""
     node = start_node(config={"metrics.listener": "HTTP://127.0.0.1:0"})
     others = node.ports - {node.port}
-    assert len(others) == 2
+    assert len(others) == 3
     for port in others:
         for name, garbage in GARBAGE.items():
             with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS) as stream:

@@ -97,9 +97,11 @@ def _is_first_copy(topic_partition: TopicPartition) -> bool:
 def _skip_the_first_partition(patch: pytest.MonkeyPatch) -> None:
     write = MarkerWriter.write
 
-    async def skipping(self: MarkerWriter, topic_partition: TopicPartition, marker: TransactionMarker) -> None:
+    async def skipping(
+        self: MarkerWriter, topic_partition: TopicPartition, marker: TransactionMarker, leader_epoch: int = -1
+    ) -> None:
         if not _is_first_copy(topic_partition):
-            await write(self, topic_partition, marker)
+            await write(self, topic_partition, marker, leader_epoch)
 
     patch.setattr(MarkerWriter, "write", skipping)
 
@@ -107,9 +109,11 @@ def _skip_the_first_partition(patch: pytest.MonkeyPatch) -> None:
 def _end_the_first_partition(patch: pytest.MonkeyPatch, *, commits: bool) -> None:
     write = MarkerWriter.write
 
-    async def writing(self: MarkerWriter, topic_partition: TopicPartition, marker: TransactionMarker) -> None:
+    async def writing(
+        self: MarkerWriter, topic_partition: TopicPartition, marker: TransactionMarker, leader_epoch: int = -1
+    ) -> None:
         is_first = _is_first_copy(topic_partition)
-        await write(self, topic_partition, replace(marker, is_commit=commits) if is_first else marker)
+        await write(self, topic_partition, replace(marker, is_commit=commits) if is_first else marker, leader_epoch)
 
     patch.setattr(MarkerWriter, "write", writing)
 
