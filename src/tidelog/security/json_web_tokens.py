@@ -118,7 +118,8 @@ class TokenKeys:
 def require_joserfc() -> None:
     """Raises MissingExtraError: what checks signatures is not installed."""
     try:
-        import joserfc.jwk  # noqa: F401
+        import joserfc.jwk
+        import joserfc.jws  # noqa: F401
     except ImportError:
         raise MissingExtraError("OAUTHBEARER", "security") from None
 

@@ -19,6 +19,8 @@ from typing import Protocol
 from tidelog.base.errors import SaslAuthenticationError
 
 SEPARATOR = "\x01"
+PAIRS_MAX = 100
+"""In a message of OAUTHBEARER."""
 _GS2_HEADER = re.compile(r"n,(?:a=([^,]*))?,")
 _PAIR = re.compile(r"([A-Za-z]+)=([\x21-\x7e \t\r\n]*)")
 _TOLD_OF_BAD_TOKENS = '{"status":"invalid_token"}'
@@ -106,7 +108,7 @@ class PlainServerExchange:
 
 
 class OAuthBearerServerExchange:
-    """A token of an authorization server (RFC 7628). The driver has it checked: that takes too long for a loop.
+    """A token of an authorization server (RFC 7628). The driver has it checked: the keys may have to be fetched.
 
     on_message(token) -> Step.token, on_checked(identity)   the client is let in
                                    , on_refused(reason)     its error, then
@@ -132,7 +134,7 @@ class OAuthBearerServerExchange:
         if text is None or header is None:
             raise refused(self.mechanism)
         rest = text[header.end() :]
-        if not rest.startswith(SEPARATOR) or not rest.endswith(SEPARATOR * 2):
+        if not rest.startswith(SEPARATOR) or not rest.endswith(SEPARATOR * 2) or rest.count(SEPARATOR) > PAIRS_MAX:
             raise refused(self.mechanism)
         pairs = [_PAIR.fullmatch(pair) for pair in rest[1:-2].split(SEPARATOR)]
         if any(pair is None for pair in pairs):

@@ -20,6 +20,10 @@ from tidelog.wire.api import APIS, ApiKey
 REAUTHENTICATED_MS_MIN = 1_000
 """So long after it authenticated a connection may do so again, as at Kafka."""
 
+SHORT_SIZE_BYTES_MAX = 8 * 1024
+MESSAGE_SIZE_BYTES_MAX = {OAuthBearerServerExchange.mechanism: 40 * 1024}
+"""Of a message, by mechanism; others are short. Longer ones are refused unread: they are parsed in a step of a loop."""
+
 _FIRST = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE)
 
 StartExchange = Callable[[str], "ServerExchange | None"]
@@ -88,6 +92,8 @@ class SaslSession:
     def on_message(self, message: bytes) -> Step:
         """What is owed for a message of the mechanism. See `ServerExchange`; there is one under way."""
         assert self.exchange is not None
+        if len(message) > MESSAGE_SIZE_BYTES_MAX.get(self.exchange.mechanism, SHORT_SIZE_BYTES_MAX):
+            raise refused(self.exchange.mechanism)
         step = self.exchange.on_message(message)
         if step.identity is not None:
             self._check_same(step.identity)

@@ -14,8 +14,14 @@ import pytest
 from tidelog.base.errors import NetworkError
 from tidelog.cli.ports import free_ports
 from tidelog.io.json_web_keys import SIZE_BYTES_MAX, fetch_keys, read_keys
+from tidelog.security.json_web_tokens import TokenKeys, TokenRules
 
-KEYS = b'{"keys": []}'
+pytest.importorskip("joserfc")
+from support.fixtures.json_web_tokens import Signer
+
+SIGNER = Signer("one")
+KEYS = SIGNER.key_set()
+CLAIMS = {"sub": "alice", "iat": 1, "exp": 3}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -31,6 +37,14 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing to say."""
 
 
+async def fetched(url: str) -> TokenKeys:
+    return await fetch_keys(url)
+
+
+def whose(keys: TokenKeys) -> str:
+    return keys.identity(SIGNER.token(CLAIMS), TokenRules(), 2_000).name
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     with TCPServer(("127.0.0.1", 0), _Handler) as served:
@@ -44,21 +58,21 @@ def server() -> Iterator[str]:
 def test_files_are_read(tmp_path: Path) -> None:
     file = tmp_path / "a b.json"
     file.write_bytes(KEYS)
-    assert read_keys(file.as_uri()) == KEYS
-    assert asyncio.run(fetch_keys(file.as_uri())) == KEYS
+    assert whose(read_keys(file.as_uri())) == "alice"
+    assert whose(asyncio.run(fetched(file.as_uri()))) == "alice"
 
 
 def test_servers_are_asked(server: str) -> None:
-    assert read_keys(f"{server}/keys") == KEYS
-    assert asyncio.run(fetch_keys(f"{server}/keys")) == KEYS
+    assert whose(read_keys(f"{server}/keys")) == "alice"
+    assert whose(asyncio.run(fetched(f"{server}/keys"))) == "alice"
 
 
-@pytest.mark.parametrize(("path", "says"), [("/moved", "302"), ("/gone", "503"), ("/long", "longer than 1048576")])
+@pytest.mark.parametrize(("path", "says"), [("/moved", "302"), ("/gone", "503"), ("/long", "longer than 262144")])
 def test_what_is_not_the_keys_is_told(server: str, path: str, says: str) -> None:
     with pytest.raises(NetworkError, match=says):
         read_keys(server + path)
     with pytest.raises(NetworkError, match=says):
-        asyncio.run(fetch_keys(server + path))
+        asyncio.run(fetched(server + path))
 
 
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
@@ -68,6 +82,7 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
         (tmp_path.as_uri(), "directory"),
         (f"http://127.0.0.1:{port}/", "refused"),
         ("http://127.0.0.1:x/", "port"),
+        ("http://[127.0.0.1/", "Invalid IPv6"),
     ):
         with pytest.raises(NetworkError, match=says):
             read_keys(url)

@@ -12,8 +12,9 @@ import pytest
 
 from tidelog.base.errors import ConfigError, NetworkError, SaslAuthenticationError
 from tidelog.base.ports import Clock
-from tidelog.security.json_web_tokens import TokenRules
+from tidelog.security.json_web_tokens import TokenKeys, TokenRules
 from tidelog.security.oauth_listener import OAuthListener
+from tidelog.server.transport import oauth_keys
 from tidelog.server.transport.oauth_keys import UNKNOWN_KEY_INTERVAL_MS, OAuthKeys, check_keys
 
 pytest.importorskip("joserfc")
@@ -41,14 +42,20 @@ class Issuer:
     def __init__(self) -> None:
         self.content: bytes | None = OLD.key_set()
         self.asked = 0
+        self.hangs = False
 
-    async def fetch(self, url: str) -> bytes:
+    def fetch(self, url: str) -> asyncio.Future[TokenKeys]:
         assert url == SETTINGS.url
         self.asked += 1
+        return asyncio.ensure_future(self._answer())
+
+    async def _answer(self) -> TokenKeys:
         await asyncio.sleep(0)
+        while self.hangs:
+            await asyncio.sleep(0)
         if self.content is None:
             raise NetworkError("connection refused")
-        return self.content
+        return TokenKeys(self.content)
 
 
 def token(signer: Signer) -> str:
@@ -82,7 +89,36 @@ def test_who_is_hung_up_on_while_reading_takes_nobody_along() -> None:
         await asyncio.sleep(0)
         first.cancel()
         assert (await second).name == "alice"
+        assert issuer.asked == 1
+
+    run(scenario)
+
+
+def test_who_comes_and_goes_has_the_keys_read_no_more_often() -> None:
+    async def scenario(keys: OAuthKeys, issuer: Issuer, now: Now) -> None:
+        issuer.hangs = True
+        for _ in range(20):
+            one = asyncio.ensure_future(keys.identity(token(OLD)))
+            await asyncio.sleep(0)
+            one.cancel()
+        assert issuer.asked == 1
+        issuer.hangs = False
+        assert (await keys.identity(token(OLD))).name == "alice"
+
+    run(scenario)
+
+
+def test_old_keys_count_while_a_server_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oauth_keys, "WAIT_SECONDS_MAX", 0.01)
+
+    async def scenario(keys: OAuthKeys, issuer: Issuer, now: Now) -> None:
+        await keys.identity(token(OLD))
+        issuer.hangs = True
+        now.now += SETTINGS.refresh_ms
+        for _ in range(3):
+            assert (await keys.identity(token(OLD))).name == "alice"
         assert issuer.asked == 2
+        issuer.hangs = False
 
     run(scenario)
 
@@ -159,6 +195,8 @@ def test_what_can_be_told_at_start(tmp_path: Path, caplog: pytest.LogCaptureFixt
     file.write_bytes(OLD.key_set())
     check_keys(file.as_uri(), "OUT")
     check_keys("https://issuer/keys", "OUT")
+    with pytest.raises(ConfigError, match="Invalid IPv6"):
+        check_keys("https://[issuer/keys", "OUT")
     assert not caplog.records
     check_keys("http://issuer/keys", "OUT")
     assert "without TLS" in caplog.text

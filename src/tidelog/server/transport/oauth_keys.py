@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from urllib.parse import urlsplit
 
 from tidelog.base.errors import ConfigError, NetworkError, SaslAuthenticationError
 from tidelog.base.ports import Clock
@@ -21,35 +22,39 @@ logger = logging.getLogger("tidelog.server.authentication")
 UNKNOWN_KEY_INTERVAL_MS = 10_000
 """Tokens with keys that are not there have the keys read anew at most so often: whoever connects may make such."""
 
-FetchKeys = Callable[[str], Awaitable[bytes]]
+WAIT_SECONDS_MAX = 3.0
+"""So long a login waits for keys that are being read. Then the old ones count on, if there are any."""
+
+FetchKeys = Callable[[str], "asyncio.Future[TokenKeys]"]
 
 
 def check_keys(url: str, listener_name: str) -> None:
     """What can be said of the keys when a node starts.
 
     Raises:
-        ConfigError: they are to be in a file, and are not.
+        ConfigError: they are to be in a file, and are not; or no address is one.
         MissingExtraError: what checks signatures is not installed.
     """
     require_joserfc()
+    try:
+        urlsplit(url)
+        if url.lower().startswith("file:"):
+            read_keys(url)
+    except (NetworkError, ValueError) as error:
+        raise ConfigError(f"{JWKS_URL.name}={url}, of listener {listener_name}: {error}") from None
     if url.lower().startswith("http:"):
         logger.warning(
             "listener %s: the keys of tokens come from %s without TLS: whoever is on the way can be anybody here",
             *(listener_name, url),
         )
-    if url.lower().startswith("file:"):
-        try:
-            TokenKeys(read_keys(url))
-        except (NetworkError, ValueError) as error:
-            raise ConfigError(f"{JWKS_URL.name}={url}, of listener {listener_name}: {error}") from None
 
 
 class OAuthKeys:
-    """Of one listener.
+    """Of one listener. Who asks first does not own the reading: others wait for it, or come when it is over.
 
     Args:
         settings: what is in force there.
-        fetch: reads the document at an address. Raises NetworkError.
+        fetch: reads the keys at an address. Its future raises NetworkError, or ValueError for what is no set of keys.
     """
 
     def __init__(self, settings: OAuthListener, fetch: FetchKeys, clock: Clock) -> None:
@@ -58,9 +63,10 @@ class OAuthKeys:
         self._clock = clock
         self._keys: TokenKeys | None = None
         self._read_at_ms = 0
+        self._begun_at_ms: int | None = None
         self._not_before_ms = 0
         self._backoff_ms = settings.retry_backoff_ms
-        self._reading: asyncio.Future[bool] | None = None
+        self._reading: asyncio.Future[TokenKeys] | None = None
 
     async def identity(self, token: str) -> Identity:
         """Whose a token is. Raises SaslAuthenticationError: it is not good, or the keys cannot be had."""
@@ -69,7 +75,8 @@ class OAuthKeys:
         try:
             return self._check(token)
         except UnknownKeyError:
-            if self._clock.now_ms() - self._read_at_ms < UNKNOWN_KEY_INTERVAL_MS:
+            begun_at_ms = self._begun_at_ms
+            if begun_at_ms is not None and self._clock.now_ms() - begun_at_ms < UNKNOWN_KEY_INTERVAL_MS:
                 raise
             await self._read()
             return self._check(token)
@@ -80,31 +87,26 @@ class OAuthKeys:
         return self._keys.identity(token, self.settings.rules, self._clock.wall_ms())
 
     async def _read(self) -> None:
-        """Read the keys, once for all who wait. They stay as they are when that fails, or failed a moment ago."""
-        while self._reading is not None:
-            if await asyncio.shield(self._reading):
-                return
-        if self._clock.now_ms() < self._not_before_ms:
-            return
-        reading = self._reading = asyncio.get_running_loop().create_future()
-        is_over = False
-        try:
-            await self._read_once()
-            is_over = True
-        finally:  # who was first may have been hung up on
-            self._reading = None
-            reading.set_result(is_over)
+        """Wait a little for the keys, which are being read from now on, unless that failed a moment ago."""
+        if self._reading is None and self._clock.now_ms() >= self._not_before_ms:
+            self._begun_at_ms = self._clock.now_ms()
+            self._reading = self._fetch(self.settings.url)
+            self._reading.add_done_callback(self._on_read)
+        if self._reading is not None:
+            await asyncio.wait([self._reading], timeout=WAIT_SECONDS_MAX)
 
-    async def _read_once(self) -> None:
-        try:
-            self._keys = TokenKeys(await self._fetch(self.settings.url))
-        except (NetworkError, ValueError) as error:
-            logger.error(
-                "%s: the keys that tokens of OAUTHBEARER are signed with cannot be read: %s; %s",
-                *(self.settings.url, error, "nobody can log in so" if self._keys is None else "the old ones count on"),
-            )
-            self._not_before_ms = self._clock.now_ms() + self._backoff_ms
-            self._backoff_ms = min(self._backoff_ms * 2, self.settings.retry_backoff_ms_max)
-        else:
-            self._read_at_ms = self._clock.now_ms()
+    def _on_read(self, reading: asyncio.Future[TokenKeys]) -> None:
+        self._reading = None
+        if reading.cancelled():
+            return
+        error = reading.exception()
+        if error is None:
+            self._keys, self._read_at_ms = reading.result(), self._clock.now_ms()
             self._backoff_ms = self.settings.retry_backoff_ms
+            return
+        logger.error(
+            "%s: the keys that tokens of OAUTHBEARER are signed with cannot be read: %s; %s",
+            *(self.settings.url, error, "nobody can log in so" if self._keys is None else "the old ones count on"),
+        )
+        self._not_before_ms = self._clock.now_ms() + self._backoff_ms
+        self._backoff_ms = min(self._backoff_ms * 2, self.settings.retry_backoff_ms_max)

@@ -18,7 +18,7 @@ from tidelog.base.principals import USER, Principal
 from tidelog.metadata.configs.sasl import OAUTHBEARER
 from tidelog.security.sasl_listener import SaslListener
 from tidelog.security.sasl_server import Identity, ServerExchange, Step
-from tidelog.security.sasl_session import SaslSession
+from tidelog.security.sasl_session import SHORT_SIZE_BYTES_MAX, SaslSession
 from tidelog.server.quotas.failed_logins import SHARED, FailedLogins, claimed_user
 from tidelog.wire.messages.api_17_sasl_handshake import SaslHandshakeResponse
 from tidelog.wire.messages.api_36_sasl_authenticate import SaslAuthenticateResponse
@@ -238,7 +238,7 @@ class SaslGate:
         if self._shows_token:
             return True  # nobody guesses a signature, and whose token it is nobody knows before
         if self._claimed is None:
-            self._claimed = claimed_user(message)
+            self._claimed = claimed_user(message[:SHORT_SIZE_BYTES_MAX])
         return self._connection is None or self._failed.admits(self._connection.requester.host, self._claimed)
 
     @property

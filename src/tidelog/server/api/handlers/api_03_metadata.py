@@ -162,8 +162,11 @@ def _answer(
             if topic.error_code != Code.UNKNOWN_TOPIC_ID:
                 topic.topic_authorized_operations = operations.on_topic(topic.name or "")
     brokers = []
-    shown = [one for one in image.brokers.values() if not one.is_fenced or one.broker_id in gone]
-    for broker in shown or [one for one in image.brokers.values() if one.broker_id == node.config.node_id]:
+    every = image.brokers.values()
+    shown = [one for one in every if not one.is_fenced] or [
+        one for one in every if one.broker_id == node.config.node_id
+    ]
+    for broker in (*shown, *(one for one in every if one.broker_id in gone and one not in shown)):
         endpoint = broker.endpoint(context.connection.listener_name)
         if endpoint is not None:
             brokers.append(MetadataResponseBroker(broker.broker_id, endpoint.host, endpoint.port, broker.rack))
