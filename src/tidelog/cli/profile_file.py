@@ -71,7 +71,7 @@ class ProfileFile:
             mode = os.stat(self.path).st_mode
         except OSError:
             return False
-        return bool(mode & 0o077) and any(is_secret(key) for one in self.profiles.values() for key in one)
+        return bool(mode & 0o077) and _has_secrets(self.profiles)
 
     def add(self, name: str, properties: Mapping[str, str], *, is_replaced: bool = False) -> None:
         """Write another profile behind the others.
@@ -170,6 +170,8 @@ class ProfileFile:
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o600
+            if _has_secrets(expected) and not _has_secrets(self.profiles):  # else its owner has said who may read them
+                mode &= 0o700
             descriptor = os.open(f"{path}.tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
             os.fchmod(descriptor, mode)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -178,6 +180,10 @@ class ProfileFile:
         except OSError as error:
             raise ConfigError(f"{self.path}: it cannot be written: {error.strerror}") from None
         self._text, self.profiles = text, {name: dict(one) for name, one in expected.items()}
+
+
+def _has_secrets(profiles: Mapping[str, Mapping[str, str]]) -> bool:
+    return any(is_secret(key) for one in profiles.values() for key in one)
 
 
 def _quoted(text: str) -> str:

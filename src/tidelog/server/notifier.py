@@ -11,11 +11,11 @@ class Notifier:
     __slots__ = ("_waiters",)
 
     def __init__(self) -> None:
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: dict[asyncio.Future[None], None] = {}
 
     def notify(self) -> None:
         """Wake everybody who waits for a change."""
-        waiters, self._waiters = self._waiters, []
+        waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -23,9 +23,8 @@ class Notifier:
     async def wait(self) -> None:
         """Return when it changes next."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
+        self._waiters[waiter] = None
         try:
             await waiter
         finally:
-            if waiter in self._waiters:  # who waits no more is not kept until it happens
-                self._waiters.remove(waiter)
+            self._waiters.pop(waiter, None)  # who waits no more is not kept until it happens

@@ -94,6 +94,16 @@ def test_an_unknown_profile_is_an_error_that_lists_those_that_are_there(path: Pa
         ProfileFile(str(path)).properties("x")
 
 
+def test_the_first_secret_closes_a_file_that_others_read(path: Path) -> None:
+    path.write_text('[profile.open]\nacks = "all"\n')
+    path.chmod(0o644)
+    file = ProfileFile(str(path))
+    file.add("more", {"acks": "1"})
+    assert path.stat().st_mode & 0o777 == 0o644
+    file.add("secret", {"sasl.jaas.config": "x"})
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_profiles_are_added_and_removed_around_what_a_person_wrote(path: Path) -> None:
     before = FILE.format(plain=PLAIN)
     path.write_text(before)

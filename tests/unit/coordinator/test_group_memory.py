@@ -177,6 +177,25 @@ def test_offsets_in_new_places_find_no_room_and_those_that_are_there_move_on() -
     assert memory.refused == 2
 
 
+def test_an_offset_that_grows_finds_no_room_and_one_that_shrinks_does() -> None:
+    world = Coordinated(AT_ONCE)
+    assert world.commit_codes(world.commit({("t", 0): 1}, metadata="some")) == [0]
+    memory = offsets_memory(world)
+    memory.limit_bytes = memory.used_bytes
+    assert world.refused(world.commit({("t", 0): 2}, metadata="x" * 4_000)) == Code.INVALID_COMMIT_OFFSET_SIZE
+    assert world.commit_codes(world.commit({("t", 0): 2}, metadata="same")) == [0]
+    assert world.commit_codes(world.commit({("t", 0): 3}, metadata="")) == [0]
+    assert memory.used_bytes < memory.limit_bytes
+
+
+def test_offsets_of_a_transaction_find_no_room_where_others_find_none() -> None:
+    world = Coordinated(AT_ONCE)
+    assert world.commit_codes(world.commit({("t", 0): 1})) == [0]
+    memory = offsets_memory(world)
+    memory.limit_bytes = memory.used_bytes
+    assert world.refused(world.txn_commit({("t", 1): 5})) == Code.INVALID_COMMIT_OFFSET_SIZE
+
+
 def test_what_offsets_take_is_given_back_when_they_go() -> None:
     world = Coordinated(AT_ONCE)
     memory = offsets_memory(world)

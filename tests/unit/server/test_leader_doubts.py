@@ -21,6 +21,7 @@ class Published:
 
     def __init__(self) -> None:
         self.leader = LEADER
+        self.brokers: dict[BrokerId, object] = {}
 
     def image(self) -> MetadataImage:
         return cast(MetadataImage, self)
@@ -58,10 +59,10 @@ def test_an_answer_waits_until_another_leads() -> None:
     async def scenario(doubts: LeaderDoubts, published: Published) -> None:
         doubts.on_hung_up(LEADER)
         waiting = asyncio.ensure_future(doubts.settled(published.image, names))
-        doubts.on_published()
+        doubts.on_published(published.image())
         assert await still_waits(waiting)
-        published.leader = OTHER
-        doubts.on_published()
+        published.leader, published.brokers = OTHER, {LEADER: "is fenced"}
+        doubts.on_published(published.image())
         await waiting
         assert doubts.just_gone == {LEADER}
 

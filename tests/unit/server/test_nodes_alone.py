@@ -8,7 +8,7 @@ from support.fixtures.guarded_api import VERSIONS, GuardedApi, codes_in, request
 from support.fixtures.scripted_authorizer import ScriptedAuthorizer
 from tidelog.base.errors import Code
 from tidelog.base.principals import ANONYMOUS, USER, Principal, Requester
-from tidelog.metadata import ResourceType
+from tidelog.metadata import ResourceKey, ResourceType
 from tidelog.metadata.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from tidelog.security.cluster_action_authorizer import ClusterActionAuthorizer
 from tidelog.server.api.apis import APIS
@@ -21,6 +21,9 @@ from tidelog.wire.messages.api_27_write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from tidelog.wire.messages.api_33_alter_configs import AlterableConfig as AlterableConfigOfAll
+from tidelog.wire.messages.api_33_alter_configs import AlterConfigsRequest
+from tidelog.wire.messages.api_33_alter_configs import AlterConfigsResource as ResourceOfAll
 from tidelog.wire.messages.api_44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -134,6 +137,19 @@ def test_a_stranger_does_not_change_how_nodes_log_in(kind: ResourceType, names: 
         answer = serving.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
         assert bool(serving.requests) is not is_denied
         assert set(codes_in(answer)) == {Code.CLUSTER_AUTHORIZATION_FAILED if is_denied else Code.NONE}
+
+
+@pytest.mark.parametrize("named", [[], ["log.retention.ms"]])
+def test_a_stranger_does_not_take_back_how_nodes_log_in(named: list[str]) -> None:
+    """AlterConfigs replaces all: what it does not list goes."""
+    configs = [AlterableConfigOfAll(name, "1") for name in named]
+    resources = [ResourceOfAll(resource_type=ResourceType.BROKER, resource_name="1", configs=configs)]
+    for there, is_denied in ((["log.retention.ms"], False), (["listener.name.nodes.plain.sasl.jaas.config"], True)):
+        for authorizer, may in ((STRANGER, not is_denied), (NODE, True)):
+            serving = GuardedApi(authorizer)
+            serving.image.configs[ResourceKey(ResourceType.BROKER, "1")] = dict.fromkeys(there, "x")
+            serving.ask(ApiKey.ALTER_CONFIGS, 2, AlterConfigsRequest(resources=resources))
+            assert bool(serving.requests) is may
 
 
 def test_a_stranger_makes_nobody_a_voter() -> None:

@@ -85,6 +85,7 @@ def on_commit(
     wall_ms = at.wall_ms
     retention_ms = request.retention_time_ms
     records: list[KeyValue] = []
+    kept: list[KeptOffset] = []
     topics = []
     for topic in request.topics:
         partitions = []
@@ -110,6 +111,7 @@ def on_commit(
                 )
             )
             records.append((head + pack_partition(one.partition_index), value))
+            kept.append(((topic.name, one.partition_index), value))
             partitions.append(OffsetCommitResponsePartition(one.partition_index))
         topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=partitions))
     if not journal.fits(records):
@@ -118,21 +120,29 @@ def on_commit(
             f"group {group_id!r}: {len(records)} offsets with their metadata are more than a batch of "
             f"{journal.batch_size_bytes_max} bytes holds: commit fewer at once",
         )
-    _check_room(journal, request, records)
+    check_room(journal, group_id, kept)
     journal.write_and_answer(tuple(records), request_id, OffsetCommitResponse(topics=topics))
 
 
-def _check_room(journal: GroupJournal, request: OffsetCommitRequest, records: Sequence[KeyValue]) -> None:
-    """Raises INVALID_COMMIT_OFFSET_SIZE: offsets in new places find no room."""
-    memory, group_id = journal.offsets_memory, request.group_id
-    more_bytes = sum(OFFSET_BYTES + len(value or b"") for _, value in records)
-    if memory.used_bytes + more_bytes <= memory.limit_bytes:  # as if all were new
-        return
+KeptOffset = tuple[tuple[str, int], bytes]
+"""(topic, partition), and what is to be kept of its offset."""
+
+
+def check_room(journal: GroupJournal, group_id: str, offsets: Sequence[KeptOffset]) -> None:
+    """Check that offsets find room. Those that take no more than what they replace always do.
+
+    Raises:
+        KafkaError: INVALID_COMMIT_OFFSET_SIZE.
+    """
+    memory = journal.offsets_memory
+    if memory.used_bytes + sum(OFFSET_BYTES + len(value) for _, value in offsets) <= memory.limit_bytes:
+        return  # as if all were new
     known = journal.state.offsets.get(group_id, {})
-    is_new = any(
-        one.partition_index not in known.get(topic.name, ()) for topic in request.topics for one in topic.partitions
-    )
-    if is_new and not memory.has_room(more_bytes):
+    more_bytes = 0
+    for (topic, partition), value in offsets:
+        before = known.get(topic, {}).get(partition)
+        more_bytes += len(value) + OFFSET_BYTES if before is None else len(value) - len(before)
+    if more_bytes > 0 and not memory.has_room(more_bytes):
         raise refusal(
             Code.INVALID_COMMIT_OFFSET_SIZE,
             f"group {group_id!r}: its offsets find no room beside the {memory.used_bytes} bytes of those of all groups "

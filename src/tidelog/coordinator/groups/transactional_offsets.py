@@ -11,7 +11,13 @@ from __future__ import annotations
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.coordinator.groups.group import Group, GroupState
 from tidelog.coordinator.groups.group_journal import GroupJournal
-from tidelog.coordinator.groups.offsets import TOPIC_NAME_LENGTH_MAX, TopicIds, is_metadata_too_large
+from tidelog.coordinator.groups.offsets import (
+    TOPIC_NAME_LENGTH_MAX,
+    KeptOffset,
+    TopicIds,
+    check_room,
+    is_metadata_too_large,
+)
 from tidelog.coordinator.groups.pending_offsets import size_bytes
 from tidelog.coordinator.groups.records import encode_offset, offset_key_head, pack_partition
 from tidelog.journal import KeyValue, Moment, RequestId, TransactionPart
@@ -46,12 +52,14 @@ def on_commit(
         names_topics: whether records may name topics by their ids.
 
     Raises:
-        KafkaError: INVALID_COMMIT_OFFSET_SIZE if all of it together is more than a batch holds; TRANSACTION_ABORTABLE
+        KafkaError: INVALID_COMMIT_OFFSET_SIZE if all of it together is more than a batch holds, or finds no room beside
+            the offsets of other groups once the transaction is committed; TRANSACTION_ABORTABLE
             (COORDINATOR_LOAD_IN_PROGRESS, to be tried again, before version 4) if it finds no room in memory.
     """
     length_max = journal.settings.offset_metadata_length_max
     records: list[KeyValue] = []
     topics = []
+    kept: list[KeptOffset] = []
     more_bytes = 0
     for topic in request.topics:
         partitions = []
@@ -68,6 +76,7 @@ def on_commit(
             else:
                 value = encode_offset(one.committed_offset, one.committed_leader_epoch, metadata, at.wall_ms, topic_id)
                 records.append((head + pack_partition(one.partition_index), value))
+                kept.append(((topic.name, one.partition_index), value))
                 more_bytes += size_bytes(request.group_id, topic.name, value)
             partitions.append(TxnOffsetCommitResponsePartition(one.partition_index, code.value))
         topics.append(TxnOffsetCommitResponseTopic(topic.name, partitions))
@@ -79,6 +88,7 @@ def on_commit(
         )
     if more_bytes and not journal.memory.has_room(more_bytes):
         raise _no_room(journal, request.group_id, more_bytes, api_version)
+    check_room(journal, request.group_id, kept)
     part = TransactionPart(request.producer_id, request.producer_epoch)
     journal.write_and_answer(tuple(records), request_id, TxnOffsetCommitResponse(topics=topics), transaction=part)
 

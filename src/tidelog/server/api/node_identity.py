@@ -7,7 +7,7 @@ what operators do, so this is asked besides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 from tidelog.base.errors import KafkaError
@@ -21,15 +21,11 @@ OF_IDENTITY = ("sasl.", "ssl.")
 """In the names of settings that say how a listener finds out who connects, whichever listener they are of."""
 
 
-def settings_denial(rights: Rights, names: Iterable[str], count: int) -> KafkaError | None:
-    """Why the requester may not change these settings of a broker.
-
-    Args:
-        count: how many there are. A broker has fewer than are looked at.
-    """
+def settings_denial(rights: Rights, names: Collection[str]) -> KafkaError | None:
+    """Why the requester may not change these settings of a broker. A broker has fewer than are looked at."""
     if rights.has_rules:
         return None
-    if count <= LOOKED_AT_ONCE_MAX and not any(word in name for name in names for word in OF_IDENTITY):
+    if len(names) <= LOOKED_AT_ONCE_MAX and not any(word in name for name in names for word in OF_IDENTITY):
         return None
     return rights.cluster_denial(AclOperation.CLUSTER_ACTION)
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from tidelog.base.errors import Code, KafkaError, MalformedMessageError, refusal
 from tidelog.base.ids import PartitionIndex, TopicId
-from tidelog.metadata import ResourceType
+from tidelog.metadata import ResourceKey, ResourceType
 from tidelog.metadata.acls import AclOperation, AclResourceType
 from tidelog.server.api.authorization import (
     Answered,
@@ -260,7 +260,8 @@ VISIBLE_TOPICS = Guard(_describing_visible_topics)
 # Settings.
 
 
-def _configs(operation: AclOperation) -> Rows:
+def _configs(operation: AclOperation, *, is_whole: bool = False) -> Rows:
+    """Args: is_whole: what the request does not list is taken back."""
     kinds = {ResourceType.TOPIC: TOPIC, ResourceType.GROUP: GROUP}
 
     def denial(rights: Rights, request: Any, one: Any) -> KafkaError | None:
@@ -270,7 +271,12 @@ def _configs(operation: AclOperation) -> Rows:
         if one.resource_type in set(ResourceType):
             error = rights.cluster_denial(operation)
             if error is None and operation is AclOperation.ALTER_CONFIGS:
-                return settings_denial(rights, (config.name for config in one.configs), len(one.configs))
+                names = [config.name for config in one.configs]
+                if is_whole:
+                    names += rights.image.configs.get(
+                        ResourceKey(ResourceType(one.resource_type), one.resource_name), ()
+                    )
+                return settings_denial(rights, names)
             return error
         return None  # the handler knows no such type
 
@@ -279,6 +285,7 @@ def _configs(operation: AclOperation) -> Rows:
 
 DESCRIBED_CONFIGS = _configs(AclOperation.DESCRIBE_CONFIGS)
 ALTERED_CONFIGS = _configs(AclOperation.ALTER_CONFIGS)
+REPLACED_CONFIGS = _configs(AclOperation.ALTER_CONFIGS, is_whole=True)
 
 
 # Coordinators.

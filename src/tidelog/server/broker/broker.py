@@ -539,7 +539,7 @@ class Broker:
         last_offset = self.image.last_offset
         invariant(last_offset == end_offset - 1, "published {}, applied up to {}", last_offset, end_offset)
         self._applied.on_published(end_offset)
-        self.replication.doubts.on_published()
+        self.replication.doubts.on_published(self.image)
 
     async def stop(self) -> None:
         """Serve no more. The logs are closed by `LogFiles`."""

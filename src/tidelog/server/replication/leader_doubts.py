@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Set
 
 from tidelog.base.ids import BrokerId
-from tidelog.metadata import MetadataImage
+from tidelog.metadata import BrokerImage, MetadataImage
 from tidelog.server.notifier import Notifier
 
 GONE_SECONDS = 5.0
@@ -34,6 +34,7 @@ class LeaderDoubts:
         self._doubt_ms_max = doubt_ms_max
         self._silent: dict[BrokerId, float] = {}  # since when, by the loop's time
         self._doubted: dict[BrokerId, asyncio.TimerHandle] = {}  # of these
+        self._told: dict[BrokerId, BrokerImage | None] = {}  # what the image said of them last
         self._news = Notifier()
 
     def on_hung_up(self, leader: BrokerId) -> None:
@@ -56,9 +57,13 @@ class LeaderDoubts:
                 timer.cancel()
                 self._news.notify()
 
-    def on_published(self) -> None:
-        """The published image is another one: it may name another leader."""
-        if self._doubted:
+    def on_published(self, image: MetadataImage) -> None:
+        """There is another image. Thousands may wait: they look at one that tells of whom they doubt."""
+        if not self._doubted:
+            return
+        told = {leader: image.brokers.get(leader) for leader in self._doubted}
+        if told != self._told:
+            self._told = told
             self._news.notify()
 
     def stop(self) -> None:

@@ -9,6 +9,7 @@ import hashlib
 import logging
 from collections.abc import Mapping
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 from tidelog.base.errors import ConfigError, SaslAuthenticationError
@@ -24,6 +25,7 @@ from tidelog.security.sasl_listener import SaslListener, sasl_listener
 from tidelog.security.sasl_server import Identity, OAuthBearerServerExchange, PlainServerExchange, ServerExchange
 from tidelog.security.scram_server import ScramServerExchange
 from tidelog.security.scram_stand_ins import ScramStandIns
+from tidelog.server.quotas.failed_logins import FailedLogins
 from tidelog.server.quotas.peer_limits import PeerLimits
 from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.transport.oauth_keys import OAuthKeys, check_keys
@@ -31,6 +33,11 @@ from tidelog.server.transport.sasl_gate import SaslGate
 from tidelog.server.transport.server_connection import OnFrame
 
 logger = logging.getLogger("tidelog.server.authentication")
+
+
+INT32_MAX = 0x7FFF_FFFF
+LOOKED_AT_MAX = 10_000
+"""Credentials, for what stands in for an unknown user: some hundreds of microseconds."""
 
 
 class KnowsUsers(Protocol):
@@ -70,9 +77,19 @@ class Authentication:
         self._listeners: dict[str, AuthenticatingListener] = {}
         self._stand_ins: dict[str, tuple[object, str | None, ScramStandIns]] = {}
 
-    def listener(self, name: str, *, of_controllers: bool) -> AuthenticatingListener:
-        """What authenticates who connects to a listener. Raises ConfigError: its settings cannot be used."""
-        listener = self._listeners[name] = AuthenticatingListener(self, name, of_controllers=of_controllers)
+    def listener(self, name: str, *, of_controllers: bool, of_nodes: bool = False) -> AuthenticatingListener:
+        """What authenticates who connects to a listener.
+
+        Args:
+            of_nodes: whether clients are not to connect there. Nodes may share an address with others, whose guesses
+                must not keep them out: there guesses are slowed, and not counted.
+
+        Raises:
+            ConfigError: its settings cannot be used.
+        """
+        failed = FailedLogins(INT32_MAX, self.clock.now_ms) if of_nodes or of_controllers else self.failed_logins
+        listener = AuthenticatingListener(self, name, failed, of_controllers=of_controllers)
+        self._listeners[name] = listener
         return listener
 
     def on_settings(self, old: SettingsInForce | None, new: SettingsInForce) -> None:
@@ -103,7 +120,7 @@ class Authentication:
         if made is None or made[0] is not users or made[1] != secret_key:
             shared = self._node.cluster_id if secret_key is None else secret_key
             key = hashlib.sha256(f"users that are not known: {shared}".encode()).digest()
-            known = (users[user] for user in users if user[0] == mechanism)
+            known = (users[user] for user in islice(users, LOOKED_AT_MAX) if user[0] == mechanism)
             made = self._stand_ins[mechanism] = (users, secret_key, ScramStandIns(mechanism, known, key))
         return made[2]
 
@@ -111,8 +128,9 @@ class Authentication:
 class AuthenticatingListener:
     """One listener with SASL."""
 
-    def __init__(self, node: Authentication, name: str, *, of_controllers: bool) -> None:
+    def __init__(self, node: Authentication, name: str, failed: FailedLogins, *, of_controllers: bool) -> None:
         self._node = node
+        self._failed = failed
         self._name = name
         self._of_controllers = of_controllers
         self._oauth: OAuthKeys | None = None
@@ -149,7 +167,7 @@ class AuthenticatingListener:
 
     def new_gate(self, on_frame: OnFrame, frame_size_bytes_max: int) -> SaslGate:
         """For one connection."""
-        return SaslGate(self, on_frame, frame_size_bytes_max, self._node.clock, self._node.failed_logins)
+        return SaslGate(self, on_frame, frame_size_bytes_max, self._node.clock, self._failed)
 
     def read_settings(self) -> None:
         """They may have changed. What cannot be used is told of in the log, and changes nothing."""

@@ -169,7 +169,9 @@ class Listeners:
         memory = self.memory[CLIENTS if role_there == BROKER else NODES]
         new_gate = None
         if has_sasl(protocol or self._networks.protocol(listener.name)):
-            new_gate = self._authentication.listener(listener.name, of_controllers=role == CONTROLLER).new_gate
+            new_gate = self._authentication.listener(
+                listener.name, of_controllers=role == CONTROLLER, of_nodes=role_there != BROKER
+            ).new_gate
         name_of = self._networks.name_of(listener.name, protocol)
         make = partial(self._new_connection, dispatcher, listener.name, memory, new_gate=new_gate, name_of=name_of)
         try:

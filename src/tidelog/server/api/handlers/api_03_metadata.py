@@ -162,10 +162,8 @@ def _answer(
             if topic.error_code != Code.UNKNOWN_TOPIC_ID:
                 topic.topic_authorized_operations = operations.on_topic(topic.name or "")
     brokers = []
-    every = image.brokers.values()
-    shown = [one for one in every if not one.is_fenced] or [
-        one for one in every if one.broker_id == node.config.node_id
-    ]
+    every, us = image.brokers.values(), node.config.node_id
+    shown = [one for one in every if not one.is_fenced] or [one for one in every if one.broker_id == us]
     for broker in (*shown, *(one for one in every if one.broker_id in gone and one not in shown)):
         endpoint = broker.endpoint(context.connection.listener_name)
         if endpoint is not None:
