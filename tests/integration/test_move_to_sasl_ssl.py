@@ -169,7 +169,7 @@ def run(command: list[str]) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-@pytest.fixture(params=["voters in the files", "voters in the log"])
+@pytest.fixture(params=["voters in the files", pytest.param("voters in the log", marks=pytest.mark.slow)])
 def moving(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Moving]:
     moving = Moving(tmp_path, is_dynamic=request.param == "voters in the log")
     yield moving

@@ -144,7 +144,7 @@ def test_what_is_shown_and_who_may_connect() -> None:
     plain = NodeConfig.from_properties(GOOD)
     assert (plain.metrics_listener, plain.slow_request_log_ms, plain.logging_format) == (None, None, "text")
     limits = ConnectionLimits.of(BrokerSettings.of(plain.static), None)
-    assert (limits.connections_max, limits.per_ip_max) == (2**31 - 1, 2**31 - 1)
+    assert (limits.connections_max, limits.per_ip_max) == (2**31 - 1, 20_000)
     config = NodeConfig.from_properties(
         GOOD
         | {"metrics.listener": "http://[::1]:9464", "slow.request.log.ms": "0", "max.connections": "5"}
