@@ -29,6 +29,7 @@ from tidelog.server.transport.closed import Closed
 from tidelog.server.transport.server_connection import OnClosed, ServerConnection
 
 logger = logging.getLogger("tidelog.server.connections")
+audit = logging.getLogger("tidelog.audit")
 
 WANTED_CONNECTIONS = 10_000
 """What a node should have files for, unless `max.connections` wants fewer."""
@@ -245,7 +246,7 @@ class Connections:
         suppressed = self._authentication_log.suppressed()
         if suppressed is not None:
             more = f" ({suppressed} more failed since the last line)" if suppressed else ""
-            logger.warning("%s: the authentication failed: %s%s", ip, error, more, extra={"peer": ip})
+            audit.warning("%s: the authentication failed: %s%s", ip, error, more, extra={"peer": ip})
 
     def _hold_up(self) -> None:
         if self._full_log.suppressed() is not None:
