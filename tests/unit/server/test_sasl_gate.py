@@ -405,3 +405,52 @@ def test_guesses_by_scram_that_began_together_are_counted_too() -> None:
             assert codes.count(Code.THROTTLING_QUOTA_EXCEEDED) == 2
 
     run(scenario)
+
+
+LONG = "a" * 8_192
+MANY_PAIRS = b"".join(b"x%s=\x01" % (b"y" * length) for length in range(200))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "message"),
+    [
+        ("PLAIN", f"\0alice\0{LONG}".encode()),
+        (SCRAM, b"n,,n=" + b"a" * 200_000 + b",r=abc"),
+        (
+            "OAUTHBEARER",
+            b"n,,\x01auth=Bearer a\x01" + b"".join(b"x%s=\x01" % (b"y" * one) for one in range(200)) + b"\x01",
+        ),
+        ("OAUTHBEARER", b"n,,\x01auth=Bearer " + b"a" * 50_000 + b"\x01\x01"),
+    ],
+    ids=["a password", "a name", "many pairs", "a token"],
+)
+def test_a_long_message_is_refused_though_it_is_well_formed(mechanism: str, message: bytes) -> None:
+    """It would be parsed in a step of the loop, before it is known whose it is."""
+    pytest.importorskip("joserfc")
+    settings = SETTINGS | {
+        "sasl.enabled.mechanisms": f"PLAIN,{SCRAM},OAUTHBEARER",
+        JAAS_KEY: f'PlainLoginModule required user_alice="{LONG}";',
+        "sasl.oauthbearer.jwks.endpoint.url": "https://issuer.invalid/keys",
+    }
+
+    async def scenario() -> None:
+        async with served(settings) as (_, connect):
+            peer = await connect()
+            await peer.handshake(mechanism)
+            assert (await peer.authenticate(message)).error_code == Code.SASL_AUTHENTICATION_FAILED
+
+    run(scenario)
+
+
+def test_guesses_keep_nobody_out_of_a_listener_of_nodes() -> None:
+    async def scenario() -> None:
+        async with served() as (server, _):
+            of_nodes = server.authentication.listener("IN", of_controllers=False, of_nodes=True)
+            of_clients = server.authentication.listener("IN", of_controllers=False)
+            for _ in range(FAILED_MAX + 1):
+                for listener in (of_nodes, of_clients):
+                    listener._failed.on_failed("10.0.0.7", "node")
+            assert of_nodes._failed.admits("10.0.0.7", "node")
+            assert not of_clients._failed.admits("10.0.0.7", "node")
+
+    run(scenario)
