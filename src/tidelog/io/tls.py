@@ -9,6 +9,8 @@ import ssl
 import tempfile
 from asyncio import sslproto
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.certificates import Certificates
@@ -218,6 +220,8 @@ class TlsListeningNetwork(RealNetwork):
     def __init__(self, certificates: Certificates) -> None:
         self._context = server_context(certificates)
         self._received = memoryview(bytearray(RECEIVED_BYTES_MAX))
+        # One at a time: who connects all at once is to leave the other cores to those who are there.
+        self._handshakes = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tidelog-tls")
 
     def renew(self, certificates: Certificates) -> None:
         """Read the files anew, for connections from now on. Raises ConfigError: all stays as it was."""
@@ -239,7 +243,8 @@ class TlsListeningNetwork(RealNetwork):
             protocol,
             self._context,
             shaken_hands,
-            self._received,
+            received=self._received,
+            handshakes=self._handshakes,
             server_side=True,
             ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,
             ssl_shutdown_timeout=SHUTDOWN_SECONDS_MAX,
@@ -264,9 +269,13 @@ class _AcceptedTls(sslproto.SSLProtocol):
     that OpenSSL has made. For a peer that speaks no TLS OpenSSL makes none; Java does, and clients know by it what they
     have connected to.
 
+    And the steps of a handshake are taken on a thread: they sign, and verify certificates, for which OpenSSL lets go
+    of the interpreter. On the event loop, each would keep all others waiting for up to 2 ms.
+
     Args:
         received: where ciphertext comes to, for all connections of one event loop: what came is with OpenSSL before
             the loop turns to another. asyncio has a buffer for each, idle ones too.
+        handshakes: takes the steps.
     """
 
     max_size = 0  # of a buffer of its own
@@ -275,11 +284,14 @@ class _AcceptedTls(sslproto.SSLProtocol):
         _app_protocol: Any
         _app_state: sslproto.AppProtocolState
         _app_transport: Any
+        _incoming: ssl.MemoryBIO
+        _loop: asyncio.AbstractEventLoop
         _transport: Any
         _write_backlog: Any
         _outgoing: ssl.MemoryBIO
         _ssl_buffer_view: memoryview
         _sslobj: ssl.SSLObject
+        _state: sslproto.SSLProtocolState
 
     def __init__(
         self,
@@ -287,11 +299,14 @@ class _AcceptedTls(sslproto.SSLProtocol):
         protocol: asyncio.BufferedProtocol,
         context: ssl.SSLContext,
         shaken_hands: asyncio.Future[None],
+        *,
         received: memoryview,
+        handshakes: Executor,
         **options: Any,
     ) -> None:
         super().__init__(loop, protocol, context, shaken_hands, **options)
         self._ssl_buffer_view = received
+        self._handshakes = handshakes
 
     def get_buffer(self, n: int) -> memoryview:
         return self._ssl_buffer_view
@@ -342,6 +357,30 @@ class _AcceptedTls(sslproto.SSLProtocol):
     def _process_outgoing(self) -> None:
         if self._outgoing.pending and self._transport is not None:
             self._transport.write(self._outgoing.read())
+
+    def _do_handshake(self) -> None:
+        if self._incoming.pending:  # the client speaks first
+            self._transport.pause_reading()  # what comes meanwhile would go to the same buffer
+            step = self._loop.run_in_executor(self._handshakes, self._step)
+            step.add_done_callback(self._on_step)
+
+    def _step(self) -> bool:
+        """On the thread. Returns whether the handshake is complete. Raises ssl.SSLError: it failed."""
+        if self._state is sslproto.SSLProtocolState.DO_HANDSHAKE:  # nobody has hung up while this waited for its turn
+            with suppress(ssl.SSLWantReadError, ssl.SSLSyscallError):
+                self._sslobj.do_handshake()
+                return True
+        return False
+
+    def _on_step(self, step: asyncio.Future[bool]) -> None:
+        error = None if step.cancelled() else step.exception()
+        if step.cancelled() or self._state is not sslproto.SSLProtocolState.DO_HANDSHAKE or self._transport is None:
+            return  # the node stops, or whoever connected is gone
+        self._transport.resume_reading()
+        if error is not None or step.result():
+            self._on_handshake_complete(error)
+        else:
+            self._process_outgoing()
 
     def _on_handshake_complete(self, handshake_exc: BaseException | None) -> None:
         if isinstance(handshake_exc, ssl.SSLError):

@@ -123,7 +123,7 @@ class ScramServerExchange:
         signature = hmac.digest(credential.stored_key, signed, self._hash_name)
         if len(proof) != len(signature):
             raise refused(self.mechanism)
-        client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
+        client_key = (int.from_bytes(proof) ^ int.from_bytes(signature)).to_bytes(len(signature))
         is_right = hmac.compare_digest(hashlib.new(self._hash_name, client_key).digest(), credential.stored_key)
         if not is_right or identity is None:
             raise refused(self.mechanism)

@@ -13,6 +13,7 @@ Kafka has the same table for each of its quotas (`ClientQuotaManager`), and none
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Generic, TypeVar
 
@@ -77,6 +78,7 @@ class Budgets(Generic[K]):
         return self.count_max * 1_000 / self._windows.span_ms
 
 
+@lru_cache(maxsize=1_024)
 def network_of(host: str) -> str:
     """Whom a budget for an address is for: an IPv4 address, or a whole network of IPv6."""
     try:
