@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, cast
@@ -13,6 +14,7 @@ import pytest
 from support.fixtures.certificates import Authority, missing_openssl
 from support.fixtures.waiting import until
 from tidelog.base.certificates import Certificates
+from tidelog.io import tls
 from tidelog.io.acceptor import Acceptor
 from tidelog.io.tls import READ_BUFFER_BYTES, TlsListeningNetwork
 
@@ -209,3 +211,52 @@ def test_who_shakes_hands_when_the_listener_closes_is_hung_up_on(
 
     run(work())
     assert not caplog.records
+
+
+def test_the_steps_of_a_handshake_are_taken_beside_the_event_loop(run: Any, authority: Authority) -> None:
+    network = TlsListeningNetwork(Certificates(certificate_path=str(authority.sign("broker", hosts=HOSTS).both)))
+    threads: list[threading.Thread] = []
+    # OpenSSL asks this in the step that signs.
+    network._context.sni_callback = lambda *_: threads.append(threading.current_thread())
+
+    async def work() -> None:
+        listening = Listening(network, authority)
+        _, writer, _, transport = await listening.connect()
+        transport.abort()
+        writer.transport.abort()
+        listening.acceptor.close()
+        assert len(threads) == 1
+        assert threads[0] is not threading.current_thread()
+
+    run(work())
+
+
+@pytest.mark.parametrize("whose_end", ["listener", "handshake"])
+def test_a_step_whose_turn_comes_after_the_end_does_nothing(
+    run: Any, authority: Authority, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, whose_end: str
+) -> None:
+    if whose_end == "handshake":
+        monkeypatch.setattr(tls, "HANDSHAKE_SECONDS_MAX", 0.05)
+    network = TlsListeningNetwork(Certificates(certificate_path=str(authority.sign("broker", hosts=HOSTS).both)))
+    asked: list[Any] = []
+    network._context.sni_callback = lambda *asked_with: asked.append(asked_with)
+    others_are_done = threading.Event()
+
+    async def work() -> None:
+        listening = Listening(network, authority)
+        others = network._handshakes.submit(others_are_done.wait)
+        connecting = asyncio.ensure_future(listening.connect())
+        await until(lambda: network._handshakes._work_queue.qsize() == 1)
+        if whose_end == "listener":
+            listening.acceptor.close()
+        await until(lambda: len(listening.served[0].ends) == 1)
+        others_are_done.set()
+        others.result()
+        await asyncio.get_running_loop().run_in_executor(network._handshakes, id, None)  # after that step
+        with suppress(OSError):
+            await connecting
+        listening.acceptor.close()
+
+    run(work())
+    assert not asked
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
