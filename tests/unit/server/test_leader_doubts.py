@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Set
 from typing import cast
+from uuid import UUID
 
 import pytest
 
-from tidelog.base.ids import BrokerId
-from tidelog.metadata import MetadataImage
+from tidelog.base.ids import BrokerEpoch, BrokerId
+from tidelog.metadata import BrokerImage, MetadataImage
+from tidelog.server.api.handlers.api_03_metadata import shown_brokers
 from tidelog.server.replication import leader_doubts
 from tidelog.server.replication.leader_doubts import LeaderDoubts
 
@@ -116,3 +118,53 @@ def test_whoever_waits_is_let_go_when_the_broker_stops() -> None:
         await waiting
 
     run(scenario)
+
+
+def test_who_waits_looks_at_those_images_alone_that_tell_of_a_doubted_broker() -> None:
+    async def scenario(doubts: LeaderDoubts, published: Published) -> None:
+        looks = 0
+
+        def look(image: MetadataImage, leaders: Set[BrokerId]) -> bool:
+            nonlocal looks
+            looks += 1
+            return names(image, leaders)
+
+        doubts.on_hung_up(LEADER)
+        published.brokers = {LEADER: "is as before"}
+        doubts.on_published(published.image())
+        waiting = [asyncio.ensure_future(doubts.settled(published.image, look)) for _ in range(10)]
+        assert await still_waits(waiting[0])
+        for number in range(100):
+            published.brokers = {LEADER: "is as before", OTHER: number}
+            doubts.on_published(published.image())
+            assert await still_waits(waiting[0])
+        assert looks == len(waiting)
+        published.leader, published.brokers = OTHER, {LEADER: "is fenced"}
+        doubts.on_published(published.image())
+        await asyncio.gather(*waiting)
+        assert looks == 2 * len(waiting)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("fenced", "gone", "shown"),
+    [
+        (set(), set(), [1, 2, 3]),
+        ({2}, set(), [1, 3]),
+        ({2}, {2}, [1, 3, 2]),
+        (set(), {2}, [1, 2, 3]),
+        ({1, 2, 3}, set(), [1]),
+        ({1, 2, 3}, {2, 3}, [1, 2, 3]),
+        ({1, 2, 3}, {1, 2}, [1, 2]),
+    ],
+)
+def test_clients_are_shown_each_broker_once(fenced: set[int], gone: set[int], shown: list[int]) -> None:
+    image = MetadataImage(
+        brokers={
+            BrokerId(one): BrokerImage(BrokerId(one), BrokerEpoch(0), UUID(int=one), (), None, is_fenced=one in fenced)
+            for one in (1, 2, 3)
+        }
+    )
+    found = shown_brokers(image, BrokerId(1), {BrokerId(one) for one in gone})
+    assert [broker.broker_id for broker in found] == shown

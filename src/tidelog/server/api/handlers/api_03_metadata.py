@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId, TopicId
-from tidelog.metadata import MetadataImage, TopicImage
+from tidelog.metadata import BrokerImage, MetadataImage, TopicImage
 from tidelog.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
 from tidelog.server.api.authorized_operations import AuthorizedOperations
 from tidelog.server.api.forwarding import create_topics_with_defaults
@@ -162,9 +162,7 @@ def _answer(
             if topic.error_code != Code.UNKNOWN_TOPIC_ID:
                 topic.topic_authorized_operations = operations.on_topic(topic.name or "")
     brokers = []
-    every, us = image.brokers.values(), node.config.node_id
-    shown = [one for one in every if not one.is_fenced] or [one for one in every if one.broker_id == us]
-    for broker in (*shown, *(one for one in every if one.broker_id in gone and one not in shown)):
+    for broker in shown_brokers(image, BrokerId(node.config.node_id), gone):
         endpoint = broker.endpoint(context.connection.listener_name)
         if endpoint is not None:
             brokers.append(MetadataResponseBroker(broker.broker_id, endpoint.host, endpoint.port, broker.rack))
@@ -173,6 +171,13 @@ def _answer(
     if request.include_cluster_authorized_operations:
         answer.cluster_authorized_operations = operations.on_cluster()
     return answer
+
+
+def shown_brokers(image: MetadataImage, us: BrokerId, gone: Set[BrokerId]) -> list[BrokerImage]:
+    """Those that clients are told of: who is not fenced, or this broker if all are; and who has just gone (`gone`)."""
+    every = image.brokers.values()
+    shown = [one for one in every if not one.is_fenced] or [one for one in every if one.broker_id == us]
+    return [*shown, *(one for one in every if one.broker_id in gone and one not in shown)]
 
 
 def _requested_topic(
