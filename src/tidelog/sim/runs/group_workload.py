@@ -14,7 +14,7 @@ the group goes over from one protocol to the other while it reads.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,7 +27,7 @@ from tidelog.client.core.classic_membership import ClassicMembership
 from tidelog.client.core.consumer_membership import ConsumerMembership
 from tidelog.client.core.membership import Membership, MembershipConfig
 from tidelog.client.factory import AsyncFactory
-from tidelog.sim.faults.own_bugs import words_of
+from tidelog.sim.runs.client_tasks import ClientTasks
 from tidelog.sim.runs.coordinator_requests import CoordinatorRequests
 from tidelog.sim.runs.group_members import GroupReads, SimulatedMember
 from tidelog.sim.runs.group_plan import CLASSIC, GroupPlan
@@ -96,6 +96,7 @@ class GroupWorkload:
         self._partitions = list(partitions)
         self._rng = rng
         self._recorder = recorder
+        self._clients = ClientTasks(recorder, "a member")
         self._is_stopping = asyncio.Event()
         self._has_committed_all = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -107,7 +108,7 @@ class GroupWorkload:
         loop = asyncio.get_running_loop()
         self._started_at = loop.time()
         places = (self._fill_place(number) for number in range(1, self._plan.members + 1))
-        self._tasks = [self._begin(work) for work in (*places, self._observe())]
+        self._tasks = [self._clients.begin(work) for work in (*places, self._observe())]
 
     async def finish(self) -> None:
         """Nobody writes any more, and nothing is in the way: return when the group has read and committed all."""
@@ -140,16 +141,6 @@ class GroupWorkload:
             if end_offset is None or committed != [end_offset]:
                 found.append(f"of {partition} its owners committed {committed} of {end_offset}")
         return found
-
-    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(self._on_task_done)
-        return task
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._recorder.expect(False, "OwnInvariant", f"a member raised {words_of(error)}")
 
     # Members that come and go.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from itertools import count
 
 from tidelog.base.errors import Code, SaslAuthenticationError, TidelogError
@@ -17,7 +17,7 @@ from tidelog.base.ids import BrokerId
 from tidelog.client.cluster import World
 from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.sim.checkers.registers import BegunRegisterRead, Registers, Sight
-from tidelog.sim.faults.own_bugs import words_of
+from tidelog.sim.runs.client_tasks import ClientTasks
 from tidelog.sim.runs.cluster_recorder import ClusterRecorder
 from tidelog.sim.runs.security_plan import OPERATOR, READER, USERS, SecurityPlan
 from tidelog.sim.runs.security_probes import PROBES, may_do
@@ -109,6 +109,7 @@ class SecurityWorkload:
         self._plan = plan
         self._replication_factor = replication_factor
         self._recorder = recorder
+        self._clients = ClientTasks(recorder)
         self._names: dict[str, list[str]] = defaultdict(list)
         self._is_stopping = asyncio.Event()
         self._numbers = count(1)
@@ -126,8 +127,8 @@ class SecurityWorkload:
 
     def start(self) -> None:
         """Begin, and go on until `finish`."""
-        operating = [self._begin(self._operate(one)) for one in self._operators]
-        self._tasks = [*operating, *(self._begin(self._read(one)) for one in self._readers)]
+        operating = [self._clients.begin(self._operate(one)) for one in self._operators]
+        self._tasks = [*operating, *(self._clients.begin(self._read(one)) for one in self._readers)]
 
     async def finish(self) -> None:
         """Change no more; return when all that was begun has its answer."""
@@ -160,16 +161,6 @@ class SecurityWorkload:
         for each in (*self._operators, *self._readers):
             each.connections.close()
 
-    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(self._on_task_done)
-        return task
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._recorder.expect(False, "OwnInvariant", f"a client raised {words_of(error)}")
-
     # Writing.
 
     async def _operate(self, client: SecurityClient) -> None:
@@ -179,7 +170,7 @@ class SecurityWorkload:
             register = await (self._change_token(client) if kind == TOKEN else self._change(client, kind))
             for _ in range(LOOKS):
                 if register is not None and len(self._looks) < LOOKS_MAX:
-                    look = self._begin(self._look_at(client, register))
+                    look = self._clients.begin(self._look_at(client, register))
                     self._looks.add(look)
                     look.add_done_callback(self._looks.discard)
 

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -20,7 +20,7 @@ from tidelog.client.cluster import World
 from tidelog.client.factory import AsyncFactory
 from tidelog.share import AcknowledgeType
 from tidelog.sim.checkers.share_groups import Acquisition
-from tidelog.sim.faults.own_bugs import words_of
+from tidelog.sim.runs.client_tasks import ClientTasks
 from tidelog.sim.runs.coordinator_requests import CoordinatorRequests
 from tidelog.sim.runs.group_members import GroupReads
 from tidelog.sim.runs.share_members import ShareMember, ShareReader
@@ -94,6 +94,7 @@ class ShareWorkload:
         self._partitions = list(partitions)
         self._rng = rng
         self._recorder = recorder
+        self._clients = ClientTasks(recorder, "a member")
         self._is_stopping = asyncio.Event()
         self._is_done = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -109,7 +110,7 @@ class ShareWorkload:
 
     def start(self) -> None:
         """Begin, and go on until `finish`."""
-        self._tasks = [self._begin(self._fill_place(number)) for number in range(1, self._plan.members + 1)]
+        self._tasks = [self._clients.begin(self._fill_place(number)) for number in range(1, self._plan.members + 1)]
 
     async def finish(self) -> None:
         """Nobody writes any more, and nothing is in the way: return when the group is done with all."""
@@ -147,16 +148,6 @@ class ShareWorkload:
             if end_offset is None or start != end_offset:
                 found.append(f"{SHARE_GROUP} is done with {partition} up to {start} of {end_offset}")
         return found
-
-    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(self._on_task_done)
-        return task
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._recorder.expect(False, "OwnInvariant", f"a member raised {words_of(error)}")
 
     # Members that come and go.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +30,7 @@ from tidelog.client.factory import AsyncFactory
 from tidelog.client.options import Isolation
 from tidelog.log.config import INT64_MAX
 from tidelog.sim.checkers.copies import CopyTransaction, Fate, copy_of, latest_key
-from tidelog.sim.faults.own_bugs import words_of
+from tidelog.sim.runs.client_tasks import ClientTasks
 from tidelog.sim.runs.transaction_plan import COPIES, LATEST, TransactionPlan
 from tidelog.sim.runs.transaction_recorder import NOTHING_STAYS_OPEN, TransactionRecorder
 from tidelog.sim.runs.transactional_client import Record, TransactionalClient
@@ -96,6 +96,7 @@ class TransactionalWorkload:
         self._replication_factor = replication_factor
         self._rng = rng
         self.recorder = recorder
+        self._clients = ClientTasks(recorder)
         self._is_stopping = asyncio.Event()
         self._has_read_all = asyncio.Event()
         self._numbers = count(1)
@@ -122,12 +123,12 @@ class TransactionalWorkload:
         for number, (version, source) in enumerate(zip(self._plan.versions, self._sources, strict=True), start=1):
             rng = self._rng.stream(f"copier {number}")
             copier = Copier(f"copier-{number}", source, version, rng)
-            self._copying.append(self._begin(self._keep_copying(copier)))
+            self._copying.append(self._clients.begin(self._keep_copying(copier)))
         if self._plan.dreams:
-            self._copying.append(self._begin(self._dream()))
+            self._copying.append(self._clients.begin(self._dream()))
         self._reading = [
-            self._begin(self._read("reader of what is committed", "read_committed")),
-            self._begin(self._read("reader of all", "read_uncommitted")),
+            self._clients.begin(self._read("reader of what is committed", "read_committed")),
+            self._clients.begin(self._read("reader of all", "read_uncommitted")),
         ]
 
     async def finish(self) -> None:
@@ -158,23 +159,13 @@ class TransactionalWorkload:
         texts = [f"{copying} who copy", *self._waiting.values()]
         return "; ".join(filter(None, [*texts, self.recorder.unstable(), *self.recorder.behind()]))
 
-    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(self._on_task_done)
-        return task
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self.recorder.expect(False, "OwnInvariant", f"a client raised {words_of(error)}")
-
     # Copying.
 
     async def _keep_copying(self, copier: Copier) -> None:
         """One instance after the other, or beside the one before, until one has copied all."""
         instances: list[asyncio.Task[None]] = []
         while not copier.is_done:
-            task = self._begin(self._run_instance(copier))
+            task = self._clients.begin(self._run_instance(copier))
             instances.append(task)
             patience = 0.5 + 3 * copier.rng.random() if copier.rng.random() < 0.3 else None
             await asyncio.wait([task], timeout=None if self._is_stopping.is_set() else patience)

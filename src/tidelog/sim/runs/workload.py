@@ -6,7 +6,7 @@ All of them are production code. Each tells the witness what it was told, at the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, product, zip_longest
@@ -21,9 +21,9 @@ from tidelog.client.core.values import CommittedOffset, RecordMetadata
 from tidelog.client.factory import AsyncFactory
 from tidelog.client.futures import Future
 from tidelog.client.options import Acks, CompressionType
-from tidelog.sim.faults.own_bugs import words_of
 from tidelog.sim.runs.administration import Administration, refused
 from tidelog.sim.runs.client_recorder import ClientRecorder
+from tidelog.sim.runs.client_tasks import ClientTasks
 from tidelog.sim.world.network import LATE_SECONDS_MAX
 from tidelog.sim.world.rng import SeededRng
 
@@ -126,6 +126,7 @@ class Workload:
         self._plan = plan
         self._rng = rng
         self._recorder = recorder
+        self._clients = ClientTasks(recorder)
         self._is_stopping = asyncio.Event()
         self._has_read_all = asyncio.Event()
         self._unanswered = 0
@@ -144,12 +145,13 @@ class Workload:
     def start(self) -> None:
         """Begin, and go on until `finish`."""
         plan = self._plan
-        self._writing = [self._begin(self._produce(name)) for name in self._acks]
+        self._writing = [self._clients.begin(self._produce(name)) for name in self._acks]
         if plan.administers:
-            self._writing.append(self._begin(self._administer()))
-        self._reading = [self._begin(self._consume(f"consumer {number}")) for number in range(1, plan.consumers + 1)]
+            self._writing.append(self._clients.begin(self._administer()))
+        readers = [f"consumer {number}" for number in range(1, plan.consumers + 1)]
+        self._reading = [self._clients.begin(self._consume(name)) for name in readers]
         if plan.commits:
-            self._reading.append(self._begin(self._commit()))
+            self._reading.append(self._clients.begin(self._commit()))
 
     async def finish(self) -> None:
         """Write no more; return when all that was begun has its answer, and all that is there is read."""
@@ -167,16 +169,6 @@ class Workload:
         """What `finish` waits for, to be read by people."""
         writing = sum(not task.done() for task in self._writing)
         return f"{writing} who write, {self._unanswered} records without an answer; {'; '.join(self._behind())}"
-
-    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(self._on_task_done)
-        return task
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._recorder.expect(False, "OwnInvariant", f"a client raised {words_of(error)}")
 
     # Writing.
 
