@@ -7,15 +7,17 @@ from dataclasses import replace
 import pytest
 
 from simulation.test_cluster_run import OF_GROUPS
+from support.old_rules.planted import run_cluster
 from support.old_rules.planted_in_group_runs import (
     CLASSIC_GROUP,
     DOWNGRADED,
     GROUP,
     ISOLATIONS,
     KILLS,
+    MINUTES,
+    PLAN,
     PLANTED,
     UPGRADED,
-    run_group,
     seeds_until_found,
 )
 from tidelog.sim.faults.faults import Fault
@@ -33,7 +35,7 @@ RARE = {"upgrade-forgets-parts"}
     [(CLASSIC_GROUP, KILLS), (GROUP, KILLS), (GROUP, ISOLATIONS), (UPGRADED, KILLS), (DOWNGRADED, KILLS)],
 )
 def test_a_group_survives(group: GroupPlan, faults: tuple[Fault, ...]) -> None:
-    recorder = run_group(group, faults, 1).recorder
+    recorder = run_cluster(replace(PLAN, group=group), faults, 1, MINUTES).recorder
     assert recorder.broken == []
     assert set(recorder.checks) >= OF_GROUPS
     assert recorder.facts["offset committed"] > 20
@@ -41,7 +43,7 @@ def test_a_group_survives(group: GroupPlan, faults: tuple[Fault, ...]) -> None:
 
 def test_members_that_are_out_commit_nothing() -> None:
     """They stand still for longer than their sessions, and go on as if no time had passed."""
-    recorder = run_group(replace(GROUP, stalls=50, leaves=0, crashes=0), (), 1).recorder
+    recorder = run_cluster(replace(PLAN, group=replace(GROUP, stalls=50, leaves=0, crashes=0)), (), 1, MINUTES).recorder
     assert recorder.broken == []
     assert recorder.facts["commit refused"] > 0
 

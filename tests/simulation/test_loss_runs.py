@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from support.old_rules.planted import run_cluster
 from support.old_rules.planted_in_accounts import (
     BLACKOUTS,
     LEFT_BEHIND,
+    MINUTES,
     MOVED,
+    PLAN,
     PLANTED,
     RETURNS_TWICE,
-    run_account,
     seeds_until_found,
 )
 from tidelog.sim.checkers.losses import LossesAreAccounted
@@ -22,7 +24,7 @@ SEEDS_MAX = 5
 
 @pytest.mark.parametrize("faults", [LEFT_BEHIND, RETURNS_TWICE, MOVED, BLACKOUTS])
 def test_what_is_lost_is_accounted_for(faults: tuple[Fault, ...]) -> None:
-    recorder = run_account(faults, FIRST_SEED).recorder
+    recorder = run_cluster(PLAN, faults, FIRST_SEED, MINUTES).recorder
     assert recorder.broken == []
     assert recorder.checks[LossesAreAccounted.name] > 0
     assert recorder.facts["record that a loss names"] > 0

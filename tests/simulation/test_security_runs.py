@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from support.old_rules.planted import run_cluster
 from support.old_rules.planted_in_security_runs import (
     ISOLATIONS,
     KILLS,
+    MINUTES,
+    PLAN,
     PLANTED,
     SECURITY,
-    run_security,
     seeds_until_found,
 )
 from tidelog.sim.checkers.registers import Registers
@@ -33,7 +35,7 @@ WITHOUT_AUTHORIZER = replace(SECURITY, has_authorizer=False)
     ("security", "faults"), [(SECURITY, KILLS), (WITH_LOGINS, ISOLATIONS), (WITHOUT_AUTHORIZER, ISOLATIONS)]
 )
 def test_nobody_is_served_by_what_was_before(security: SecurityPlan, faults: tuple[Fault, ...]) -> None:
-    recorder = run_security(security, faults, 1).recorder
+    recorder = run_cluster(replace(PLAN, security=security), faults, 1, MINUTES).recorder
     assert recorder.broken == []
     assert set(Registers.names) <= set(recorder.checks)
     answered = {read for read in GATED_READS if recorder.facts[f"{read} answered"]}

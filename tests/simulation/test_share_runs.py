@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 
 from simulation.test_cluster_run import OF_SHARE_GROUPS
+from support.old_rules.planted import run_cluster
 from support.old_rules.planted_in_share_runs import (
     COORDINATOR_KILLS,
     ISOLATIONS,
     KILLS,
     LOSING,
     LOSSES,
+    MINUTES,
     PLAN,
     PLANTED,
-    run_share_group,
     seeds_until_found,
 )
 from tidelog.sim.faults.faults import Fault
@@ -27,7 +28,7 @@ RARE = {"start-stays"}
 
 @pytest.mark.parametrize("faults", [KILLS, COORDINATOR_KILLS, ISOLATIONS])
 def test_a_share_group_survives(faults: tuple[Fault, ...]) -> None:
-    recorder = run_share_group(PLAN, faults, 1).recorder
+    recorder = run_cluster(PLAN, faults, 1, MINUTES).recorder
     assert recorder.broken == []
     assert set(recorder.checks) >= OF_SHARE_GROUPS
     assert recorder.facts["record done"] > 100
@@ -36,7 +37,7 @@ def test_a_share_group_survives(faults: tuple[Fault, ...]) -> None:
 
 def test_records_that_were_taken_back_are_told_and_those_in_their_place_are_delivered() -> None:
     def forgotten(seed: int) -> int:
-        recorder = run_share_group(LOSING, LOSSES, seed).recorder
+        recorder = run_cluster(LOSING, LOSSES, seed, MINUTES).recorder
         assert recorder.broken == []
         return recorder.facts["share group forgot"]
 

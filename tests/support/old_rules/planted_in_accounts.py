@@ -6,15 +6,11 @@ As a program it prints the table, in some minutes:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
-import pytest
-
-from support.old_rules.planted_bugs import Found, print_table
-from support.old_rules.planted_in_runs import TRIES, TRY_STRIDE, Patch
+from support.old_rules.planted import Patch, attribute, print_planted, run_cluster, seek
+from support.old_rules.planted_bugs import Found
 from tidelog.base.ids import BrokerId, Offset
 from tidelog.base.losses import Loss, LossCause
 from tidelog.controller import losses
@@ -25,10 +21,8 @@ from tidelog.server.replication.follower_driver import FollowerDriver, LostOffse
 from tidelog.server.replication.loss_notes import LossNotes
 from tidelog.server.replication.partition import Partition
 from tidelog.sim.faults.faults import Fault
-from tidelog.sim.runs.cluster import ClusterStory
 from tidelog.sim.runs.cluster_plan import ClusterPlan
 from tidelog.sim.runs.workload import WorkloadPlan
-from tidelog.sim.world.world import SimulatedWorld
 
 SEEDS_MAX = 10
 MINUTES = 0.1
@@ -69,10 +63,7 @@ class PlantedInAccounts:
     plant: Patch
     says: str
     faults: tuple[Fault, ...] = LEFT_BEHIND
-
-
-def _attribute(owner: object, name: str, value: object) -> Patch:
-    return lambda patch: patch.setattr(owner, name, value)
+    rule: str = "the account"
 
 
 _opened, _log_truncation, _is_settled = losses._opened, FollowerDriver._log_truncation, loss_reports._is_settled
@@ -92,7 +83,7 @@ def _shifted(offsets: int) -> Patch:
             return found
         return found._replace(start_offset=Offset(max(min(found.start_offset + offsets, found.end_offset - 1), 0)))
 
-    return _attribute(FollowerDriver, "_log_truncation", lost)
+    return attribute(FollowerDriver, "_log_truncation", lost)
 
 
 def _below_the_high_watermark(self: FollowerDriver, truncation: Truncation) -> LostOffsets | None:
@@ -107,18 +98,18 @@ def _settled_where_it_leads(partition: Partition, *args: object) -> bool:
 PLANTED: Mapping[str, PlantedInAccounts] = {
     "entry-not-opened": PlantedInAccounts(
         "An election opens no entry in its batch.",
-        _attribute(losses, "_opened", lambda *_: None),
+        attribute(losses, "_opened", lambda *_: None),
         "no entry was opened",
     ),
     "opened-for-elections-alone": PlantedInAccounts(
         "A leader that lost its own records opens no entry.",
-        _attribute(losses, "_opened", _open_for_elections_alone),
+        attribute(losses, "_opened", _open_for_elections_alone),
         "no entry was opened",
         BLACKOUTS,
     ),
     "note-in-memory": PlantedInAccounts(
         "What was cut off is not noted on disk.",
-        _attribute(lost_records, "_write_note", lambda *_: None),
+        attribute(lost_records, "_write_note", lambda *_: None),
         "no entry says so",
         RETURNS_TWICE,
     ),
@@ -130,47 +121,27 @@ PLANTED: Mapping[str, PlantedInAccounts] = {
     ),
     "tells-whole": PlantedInAccounts(
         "A replica that was cut tells that it held nothing more.",
-        _attribute(LossNotes, "note", lambda *_: None),
+        attribute(LossNotes, "note", lambda *_: None),
         "no entry says so",
     ),
     "tells-of-committed-alone": PlantedInAccounts(
         "A replica tells only of what lies below its own high watermark.",
-        _attribute(FollowerDriver, "_log_truncation", _below_the_high_watermark),
+        attribute(FollowerDriver, "_log_truncation", _below_the_high_watermark),
         "no entry says so",
         RETURNS_TWICE,
     ),
     "never-closes": PlantedInAccounts(
         "Followers tell nothing while nothing was cut off.",
-        _attribute(loss_reports, "_is_settled", _settled_where_it_leads),
+        attribute(loss_reports, "_is_settled", _settled_where_it_leads),
         "awaits",
     ),
 }
 
 
-def run_account(faults: tuple[Fault, ...], seed: int) -> ClusterStory:
-    """A run with these faults alone; what it came to is in the recorder of the story."""
-    with SimulatedWorld(seed) as world:
-        story = ClusterStory(world, PLAN)
-        story.run(MINUTES, faults)
-        return story
-
-
 def seeds_until_found(bug: PlantedInAccounts, first_seed: int, seeds_max: int) -> Found | None:
     """How many seeds in a row it takes, and what is said then; None where so many do not find it."""
-    with pytest.MonkeyPatch.context() as patch:
-        bug.plant(patch)
-        for count in range(1, seeds_max + 1):
-            broken = run_account(bug.faults, first_seed + count - 1).recorder.broken
-            if broken:
-                return count, tuple(map(str, broken))
-    return None
+    return seek(bug, lambda seed: run_cluster(PLAN, bug.faults, seed, MINUTES).recorder.broken, first_seed, seeds_max)
 
 
 if __name__ == "__main__":
-    logging.disable(logging.CRITICAL)
-    print_table(
-        {name: ("the account", bug.words, partial(seeds_until_found, bug)) for name, bug in PLANTED.items()},
-        seeds_max=SEEDS_MAX,
-        tries=TRIES,
-        stride=TRY_STRIDE,
-    )
+    print_planted(PLANTED, seeds_until_found, SEEDS_MAX)

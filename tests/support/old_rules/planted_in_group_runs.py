@@ -6,16 +6,14 @@ As a program it prints the table, in some minutes:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from uuid import UUID
 
 import pytest
 
-from support.old_rules.planted_bugs import Found, print_table
-from support.old_rules.planted_in_runs import TRIES, TRY_STRIDE, Patch
+from support.old_rules.planted import Patch, attribute, print_planted, run_cluster, seek
+from support.old_rules.planted_bugs import Found
 from tidelog.base.ids import Offset
 from tidelog.coordinator.groups import offsets, rebalance
 from tidelog.coordinator.groups.consumer import consumer_groups
@@ -30,11 +28,9 @@ from tidelog.coordinator.groups.group_journal import GroupJournal
 from tidelog.coordinator.groups.records import OFFSET_KEY_VERSIONS, encode_offset
 from tidelog.journal import KeyValue, RequestId
 from tidelog.sim.faults.faults import Fault
-from tidelog.sim.runs.cluster import ClusterStory
 from tidelog.sim.runs.cluster_plan import OFFSETS, ClusterPlan
 from tidelog.sim.runs.group_plan import CLASSIC, GroupPlan
 from tidelog.sim.runs.workload import WorkloadPlan
-from tidelog.sim.world.world import SimulatedWorld
 from tidelog.wire.primitives import ZERO_UUID
 
 SEEDS_MAX = 10
@@ -71,10 +67,6 @@ class PlantedInGroups:
     invariants: frozenset[str]
     faults: tuple[Fault, ...] = ()
     group: GroupPlan = GROUP
-
-
-def _attribute(owner: object, name: str, value: object) -> Patch:
-    return lambda patch: patch.setattr(owner, name, value)
 
 
 def _check_no_commit(patch: pytest.MonkeyPatch) -> None:
@@ -138,7 +130,7 @@ PLANTED: Mapping[str, PlantedInGroups] = {
     "handed-on-unrevoked": PlantedInGroups(
         "KIP-848 G1",
         "A partition is given to a member although another one has not given it up.",
-        _attribute(ConsumerGroup, "owner", lambda *_: None),
+        attribute(ConsumerGroup, "owner", lambda *_: None),
         frozenset({"OnePartitionOneOwner"}),
     ),
     "member-epoch-unchecked": PlantedInGroups(
@@ -150,7 +142,7 @@ PLANTED: Mapping[str, PlantedInGroups] = {
     "generation-unchecked": PlantedInGroups(
         "classic groups",
         "Whoever asks may commit, in a classic group.",
-        _attribute(offsets, "check_committer", lambda *_: None),
+        attribute(offsets, "check_committer", lambda *_: None),
         frozenset({"OnePartitionOneOwner"}),
         group=CLASSIC_GROUP,
     ),
@@ -178,7 +170,7 @@ PLANTED: Mapping[str, PlantedInGroups] = {
     "leader-epoch-dropped": PlantedInGroups(
         "KIP-320",
         "The leader epoch that comes with an offset is not kept.",
-        _attribute(offsets, "encode_offset", _forget_leader_epochs),
+        attribute(offsets, "encode_offset", _forget_leader_epochs),
         frozenset({"EpochsOfCommits"}),
     ),
     "session-never-ends": PlantedInGroups(
@@ -191,30 +183,11 @@ PLANTED: Mapping[str, PlantedInGroups] = {
 }
 
 
-def run_group(group: GroupPlan, faults: tuple[Fault, ...], seed: int, minutes: float = MINUTES) -> ClusterStory:
-    """A run with these faults alone; what it came to is in the recorder of the story."""
-    with SimulatedWorld(seed) as world:
-        story = ClusterStory(world, replace(PLAN, group=group))
-        story.run(minutes, faults)
-        return story
-
-
 def seeds_until_found(bug: PlantedInGroups, first_seed: int, seeds_max: int) -> Found | None:
     """How many seeds in a row it takes, and what is said then; None where so many do not find it."""
-    with pytest.MonkeyPatch.context() as patch:
-        bug.plant(patch)
-        for count in range(1, seeds_max + 1):
-            broken = run_group(bug.group, bug.faults, first_seed + count - 1).recorder.broken
-            if broken:
-                return count, tuple(map(str, broken))
-    return None
+    plan = replace(PLAN, group=bug.group)
+    return seek(bug, lambda seed: run_cluster(plan, bug.faults, seed, MINUTES).recorder.broken, first_seed, seeds_max)
 
 
 if __name__ == "__main__":
-    logging.disable(logging.CRITICAL)
-    print_table(
-        {name: (bug.rule, bug.words, partial(seeds_until_found, bug)) for name, bug in PLANTED.items()},
-        seeds_max=SEEDS_MAX,
-        tries=TRIES,
-        stride=TRY_STRIDE,
-    )
+    print_planted(PLANTED, seeds_until_found, SEEDS_MAX)

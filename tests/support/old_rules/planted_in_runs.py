@@ -6,14 +6,13 @@ As a program it prints the table, in some minutes:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 
 import pytest
 
-from support.old_rules.planted_bugs import Found, print_table
+from support.old_rules.planted import Patch, attribute, print_planted, seek
+from support.old_rules.planted_bugs import Found
 from support.old_rules.replica_rules import (
     WEAK_LEADERS,
     first_epoch_end,
@@ -45,10 +44,6 @@ from tidelog.wire.messages.api_03_metadata import MetadataResponse
 MINUTES, CLUSTER_MINUTES = 0.3, 0.15
 """Of virtual time, of a run of one node, and of a cluster."""
 SEEDS_MAX = 150
-TRIES = 5
-TRY_STRIDE = 1_000
-
-Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 @dataclass(frozen=True)
@@ -56,12 +51,12 @@ class PlantedInRuns:
     """One bug.
 
     Attributes:
-        number: of the rule that it breaks; 570 for the section on StopReplica.
+        rule: the number of the one that it breaks; 570 for the section on StopReplica.
         words: what is done wrong.
         nodes: of the runs; one, or a cluster.
     """
 
-    number: str
+    rule: str
     words: str
     plant: Patch
     nodes: int = 3
@@ -70,10 +65,6 @@ class PlantedInRuns:
 def _default(function: object, name: str, value: object) -> Patch:
     """Another value for an argument that nobody gives."""
     return lambda patch: patch.setitem(function.__kwdefaults__, name, value)  # type: ignore[attr-defined]
-
-
-def _attribute(owner: object, name: str, value: object) -> Patch:
-    return lambda patch: patch.setattr(owner, name, value)
 
 
 def _accepts_what_diverges(patch: pytest.MonkeyPatch) -> None:
@@ -92,7 +83,7 @@ def _before_it_is_ready(weaken: Callable[[LeaderReplica], None]) -> Patch:
         weaken(self)
         return take_ready(self)
 
-    return _attribute(LeaderReplica, "take_ready", weakly)
+    return attribute(LeaderReplica, "take_ready", weakly)
 
 
 def _keeps_seats(*args: object, **kwargs: object) -> object:
@@ -122,7 +113,7 @@ PLANTED: Mapping[str, PlantedInRuns] = {
     "unfenced": PlantedInRuns(
         "3",
         "A leader serves senders of any leader epoch.",
-        _attribute(LeaderReplica, "check_leader_epoch", lambda *_: None),
+        attribute(LeaderReplica, "check_leader_epoch", lambda *_: None),
     ),
     "diverging-fetch-counts": PlantedInRuns(
         "3", "A leader does not check the epoch of the fetcher's last record.", _accepts_what_diverges
@@ -130,13 +121,13 @@ PLANTED: Mapping[str, PlantedInRuns] = {
     "incarnations-alike": PlantedInRuns(
         "3",
         "Fetches of an earlier incarnation count.",
-        _attribute(FollowerProgress, "is_overtaken", lambda *_: False),
+        attribute(FollowerProgress, "is_overtaken", lambda *_: False),
     ),
     **{name: PlantedInRuns("4", words, _before_it_is_ready(weaken)) for name, (words, weaken) in WEAK_LEADERS.items()},
     "commits-alone": PlantedInRuns(
         "4",
         "Records are committed when all replicas in sync have them, however few these are.",
-        _attribute(InSyncReplicas, "size_min", property(lambda _: 1, lambda *_: None)),
+        attribute(InSyncReplicas, "size_min", property(lambda _: 1, lambda *_: None)),
     ),
     "joins-at-the-high-watermark": PlantedInRuns(
         "5",
@@ -146,25 +137,25 @@ PLANTED: Mapping[str, PlantedInRuns] = {
     "keeps-its-seat": PlantedInRuns(
         "6",
         "A broker that registers again keeps its leaderships and its places in ISRs.",
-        _attribute(brokers, "changes_on_leaving", _keeps_seats),
+        attribute(brokers, "changes_on_leaving", _keeps_seats),
     ),
     "unclean-is-clean": PlantedInRuns(
-        "7", "A replica that lost power stays eligible.", _attribute(brokers, "changes_on_leaving", _never_lost)
+        "7", "A replica that lost power stays eligible.", attribute(brokers, "changes_on_leaving", _never_lost)
     ),
     "same-epoch": PlantedInRuns(
         "8",
         "A change of the replicas keeps the leader epoch.",
-        _attribute(replica_moves, "with_replicas", _in_the_same_epoch),
+        attribute(replica_moves, "with_replicas", _in_the_same_epoch),
     ),
     "serves-at-once": PlantedInRuns(
         "9",
         "A follower serves consumers before it is reconciled.",
-        _attribute(FollowerReplica, "is_reconciled", property(lambda self: self.state is not FollowerState.STOPPED)),
+        attribute(FollowerReplica, "is_reconciled", property(lambda self: self.state is not FollowerState.STOPPED)),
     ),
     "stop-without-epoch": PlantedInRuns(
         "570",
         "A broker does not check the leader epoch of a StopReplica.",
-        _attribute(stop, "check_stop_order", lambda *_: None),
+        attribute(stop, "check_stop_order", lambda *_: None),
     ),
     "consumer-trusts": PlantedInRuns(
         "14",
@@ -175,7 +166,7 @@ PLANTED: Mapping[str, PlantedInRuns] = {
     "acknowledged-unsynced": PlantedInRuns(
         "the promise",
         "Records are acknowledged before they are synced.",
-        _attribute(Partition, "is_sync_awaited", property(lambda _: False)),
+        attribute(Partition, "is_sync_awaited", property(lambda _: False)),
         nodes=1,
     ),
 }
@@ -233,37 +224,37 @@ PLANTED_IN_CLUSTERS: Mapping[str, PlantedInRuns] = {
     "votes-though-lost": PlantedInRuns(
         "the quorum",
         "A voter that lost its log or its votes continues to vote.",
-        _attribute(Standing, "may_vote", property(lambda _: True)),
+        attribute(Standing, "may_vote", property(lambda _: True)),
     ),
     "one-is-a-majority": PlantedInRuns(
         "the quorum",
         "A record on one voter is committed, and a candidate's own vote suffices.",
-        _attribute(VoterSet, "majority_size", property(lambda _: 1)),
+        attribute(VoterSet, "majority_size", property(lambda _: 1)),
     ),
     "own-writes-unseen": PlantedInRuns(
         "the promise",
         "CreateTopics is answered before the client's broker knows the topic.",
-        _attribute(Node, "caught_up", _at_once),
+        attribute(Node, "caught_up", _at_once),
     ),
     "answers-from-the-past": PlantedInRuns(
         "the promise",
         "A broker answers whatever the client has seen elsewhere.",
-        _attribute(TokenGate, "is_reached", lambda *_: True),
+        attribute(TokenGate, "is_reached", lambda *_: True),
     ),
     "clients-apart": PlantedInRuns(
         "the promise",
         "A client keeps the tokens that it sees from the others, and sends none.",
-        _attribute(ConsistencyContextStore, "on_state", lambda *_: None),
+        attribute(ConsistencyContextStore, "on_state", lambda *_: None),
     ),
     "believes-its-cache": PlantedInRuns(
         "the promise",
         "A client answers from its cached metadata, whatever another client has seen since.",
-        _attribute(Cluster, "fetch_metadata", _from_the_cache),
+        attribute(Cluster, "fetch_metadata", _from_the_cache),
     ),
     "same-boot": PlantedInRuns(
         "7",
         "A loss of power is treated as a crash.",
-        _attribute(SimulatedDisk, "boot_id", lambda _: "b"),
+        attribute(SimulatedDisk, "boot_id", lambda _: "b"),
     ),
     "consumer-trusts": replace(PLANTED["consumer-trusts"], nodes=3),
 }
@@ -271,23 +262,10 @@ PLANTED_IN_CLUSTERS: Mapping[str, PlantedInRuns] = {
 
 def seeds_until_found(bug: PlantedInRuns, first_seed: int, seeds_max: int) -> Found | None:
     """How many seeds in a row it takes, and what is said then; None where so many do not find it."""
-    with pytest.MonkeyPatch.context() as patch:
-        bug.plant(patch)
-        minutes = MINUTES if bug.nodes == 1 else CLUSTER_MINUTES
-        for count in range(1, seeds_max + 1):
-            seed = first_seed + count - 1
-            report = run_seed(seed, nodes=bug.nodes, minutes=minutes)
-            if report.broken:
-                return count, report.broken
-    return None
+    minutes = MINUTES if bug.nodes == 1 else CLUSTER_MINUTES
+    return seek(bug, lambda seed: run_seed(seed, nodes=bug.nodes, minutes=minutes).broken, first_seed, seeds_max)
 
 
 if __name__ == "__main__":
-    logging.disable(logging.CRITICAL)
-    planted = {**PLANTED, **{f"{name}-in-a-cluster": bug for name, bug in PLANTED_IN_CLUSTERS.items()}}
-    print_table(
-        {name: (bug.number, bug.words, partial(seeds_until_found, bug)) for name, bug in planted.items()},
-        seeds_max=SEEDS_MAX,
-        tries=TRIES,
-        stride=TRY_STRIDE,
-    )
+    in_clusters = {f"{name}-in-a-cluster": bug for name, bug in PLANTED_IN_CLUSTERS.items()}
+    print_planted({**PLANTED, **in_clusters}, seeds_until_found, SEEDS_MAX)

@@ -6,28 +6,24 @@ As a program it prints the table, in some minutes:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import pytest
 
-from support.old_rules.planted_bugs import Found, print_table
-from support.old_rules.planted_in_runs import TRIES, TRY_STRIDE, Patch
+from support.old_rules.planted import Patch, print_planted, run_cluster, seek
+from support.old_rules.planted_bugs import Found
 from tidelog.metadata import MetadataDelta, MetadataImage
 from tidelog.security.acl_index import AclIndex
 from tidelog.server.api.tokens import TokenGate
 from tidelog.server.broker.access_rules import AccessRules
 from tidelog.server.node import Node
 from tidelog.sim.faults.faults import Fault
-from tidelog.sim.runs.cluster import ClusterStory
 from tidelog.sim.runs.cluster_plan import ClusterPlan
 from tidelog.sim.runs.security_plan import SecurityPlan
 from tidelog.sim.runs.workload import WorkloadPlan
-from tidelog.sim.world.world import SimulatedWorld
 from tidelog.wire.api import ApiKey
 
 SEEDS_MAX = 10
@@ -131,30 +127,11 @@ PLANTED: Mapping[str, PlantedInSecurity] = {
 }
 
 
-def run_security(security: SecurityPlan, faults: tuple[Fault, ...], seed: int) -> ClusterStory:
-    """A story that came to its end."""
-    with SimulatedWorld(seed) as world:
-        story = ClusterStory(world, replace(PLAN, security=security))
-        story.run(MINUTES, faults)
-        return story
-
-
 def seeds_until_found(bug: PlantedInSecurity, first_seed: int, seeds_max: int) -> Found | None:
     """How many seeds in a row it takes, and what is said then; None where so many do not find it."""
-    with pytest.MonkeyPatch.context() as patch:
-        bug.plant(patch)
-        for count in range(1, seeds_max + 1):
-            broken = run_security(SECURITY, bug.faults, first_seed + count - 1).recorder.broken
-            if broken:
-                return count, tuple(map(str, broken))
-    return None
+    plan = replace(PLAN, security=SECURITY)
+    return seek(bug, lambda seed: run_cluster(plan, bug.faults, seed, MINUTES).recorder.broken, first_seed, seeds_max)
 
 
 if __name__ == "__main__":
-    logging.disable(logging.CRITICAL)
-    print_table(
-        {name: (bug.rule, bug.words, partial(seeds_until_found, bug)) for name, bug in PLANTED.items()},
-        seeds_max=SEEDS_MAX,
-        tries=TRIES,
-        stride=TRY_STRIDE,
-    )
+    print_planted(PLANTED, seeds_until_found, SEEDS_MAX)

@@ -8,16 +8,14 @@ As a program it prints the table, in some minutes:
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import pytest
 
-from support.old_rules.planted_bugs import Found, print_table
-from support.old_rules.planted_in_runs import TRIES, TRY_STRIDE, Patch
+from support.old_rules.planted import Patch, attribute, print_planted, run_cluster, seek
+from support.old_rules.planted_bugs import Found
 from support.old_rules.share_rules import as_it_was_kept
 from tidelog.base.errors import Code
 from tidelog.base.ids import CorrelationId, LeaderEpoch, Offset
@@ -30,11 +28,9 @@ from tidelog.share.in_flight import ACQUIRED, ARCHIVED
 from tidelog.share.reconciliation import Reconciliation
 from tidelog.sim.faults.faults import Fault
 from tidelog.sim.runs import share_workload
-from tidelog.sim.runs.cluster import ClusterStory
 from tidelog.sim.runs.cluster_plan import ClusterPlan
 from tidelog.sim.runs.share_plan import SHARE_STATE, SharePlan
 from tidelog.sim.runs.workload import WorkloadPlan
-from tidelog.sim.world.world import SimulatedWorld
 
 SEEDS_MAX = 10
 MINUTES = 0.12
@@ -78,10 +74,6 @@ class PlantedInShareGroups:
     invariants: frozenset[str]
     faults: tuple[Fault, ...] = ()
     plan: ClusterPlan = PLAN
-
-
-def _attribute(owner: object, name: str, value: object) -> Patch:
-    return lambda patch: patch.setattr(owner, name, value)
 
 
 def _answer_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -200,7 +192,7 @@ PLANTED: Mapping[str, PlantedInShareGroups] = {
     "released-is-archived": PlantedInShareGroups(
         "KIP-932 P4",
         "A record that is released is delivered to nobody any more.",
-        _attribute(SharePartition, "_released", lambda *_: ARCHIVED),
+        attribute(SharePartition, "_released", lambda *_: ARCHIVED),
         frozenset({"NoRecordSkipped"}),
     ),
     "begins-behind-what-is-acquired": PlantedInShareGroups(
@@ -213,7 +205,7 @@ PLANTED: Mapping[str, PlantedInShareGroups] = {
     "offsets-alone": PlantedInShareGroups(
         "KIP-932 P8",
         "A state is taken for true whatever the log holds now (as in Kafka).",
-        _attribute(share_driver, "reconciled", as_it_was_kept),
+        attribute(share_driver, "reconciled", as_it_was_kept),
         frozenset({"NewRecordsAreDelivered"}),
         LOSSES,
         LOSING,
@@ -221,7 +213,7 @@ PLANTED: Mapping[str, PlantedInShareGroups] = {
     "start-stays": PlantedInShareGroups(
         "KIP-932 P8",
         "What lies before the start of a group is done, whatever the log holds now.",
-        _attribute(Reconciliation, "start", _keep_the_start),
+        attribute(Reconciliation, "start", _keep_the_start),
         frozenset({"NewRecordsAreDelivered"}),
         LOSSES,
         LOSING,
@@ -235,30 +227,12 @@ PLANTED: Mapping[str, PlantedInShareGroups] = {
 }
 
 
-def run_share_group(plan: ClusterPlan, faults: tuple[Fault, ...], seed: int, minutes: float = MINUTES) -> ClusterStory:
-    """A run with these faults alone; what it came to is in the recorder of the story."""
-    with SimulatedWorld(seed) as world:
-        story = ClusterStory(world, plan)
-        story.run(minutes, faults)
-        return story
-
-
 def seeds_until_found(bug: PlantedInShareGroups, first_seed: int, seeds_max: int) -> Found | None:
     """How many seeds in a row it takes, and what is said then; None where so many do not find it."""
-    with pytest.MonkeyPatch.context() as patch:
-        bug.plant(patch)
-        for count in range(1, seeds_max + 1):
-            broken = run_share_group(bug.plan, bug.faults, first_seed + count - 1).recorder.broken
-            if broken:
-                return count, tuple(map(str, broken))
-    return None
+    return seek(
+        bug, lambda seed: run_cluster(bug.plan, bug.faults, seed, MINUTES).recorder.broken, first_seed, seeds_max
+    )
 
 
 if __name__ == "__main__":
-    logging.disable(logging.CRITICAL)
-    print_table(
-        {name: (bug.rule, bug.words, partial(seeds_until_found, bug)) for name, bug in PLANTED.items()},
-        seeds_max=SEEDS_MAX,
-        tries=TRIES,
-        stride=TRY_STRIDE,
-    )
+    print_planted(PLANTED, seeds_until_found, SEEDS_MAX)

@@ -6,15 +6,14 @@ As a program it prints the table, in some minutes:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 import pytest
 
-from support.old_rules.planted_bugs import Found, print_table
-from support.old_rules.planted_in_runs import TRIES, TRY_STRIDE, Patch
+from support.old_rules.planted import Patch, attribute, print_planted, run_cluster, seek
+from support.old_rules.planted_bugs import Found
 from support.old_rules.planted_transactions import PLANTED as IN_THE_COORDINATOR
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerId, TopicPartition
@@ -34,11 +33,9 @@ from tidelog.server.replication.partition import Partition
 from tidelog.server.transactions.markers import MarkerWriter
 from tidelog.server.transactions.verification import TransactionVerification, Verified
 from tidelog.sim.faults.faults import Fault
-from tidelog.sim.runs.cluster import ClusterStory
 from tidelog.sim.runs.cluster_plan import ClusterPlan
 from tidelog.sim.runs.transaction_plan import COPIES, TRANSACTION_STATE, TransactionPlan
 from tidelog.sim.runs.workload import WorkloadPlan
-from tidelog.sim.world.world import SimulatedWorld
 
 SEEDS_MAX = 10
 CLIENTS = WorkloadPlan(
@@ -82,12 +79,8 @@ def _of_the_coordinator(name: str, *invariants: str, faults: tuple[Fault, ...] =
     bug = IN_THE_COORDINATOR[name]
     words = f"{name[0].upper()}{name[1:]}."
     return PlantedInTransactions(
-        "KIP-98, 890", words, _attribute(bug.owner, bug.name, bug.bug), frozenset(invariants), faults
+        "KIP-98, 890", words, attribute(bug.owner, bug.name, bug.bug), frozenset(invariants), faults
     )
-
-
-def _attribute(owner: object, name: str, value: object) -> Patch:
-    return lambda patch: patch.setattr(owner, name, value)
 
 
 def _is_first_copy(topic_partition: TopicPartition) -> bool:
@@ -205,7 +198,7 @@ PLANTED: Mapping[str, PlantedInTransactions] = {
     "passes-what-is-open": PlantedInTransactions(
         "KIP-98",
         "The last stable offset is the high watermark.",
-        _attribute(Partition, "last_stable_offset", property(lambda self: self.high_watermark)),
+        attribute(Partition, "last_stable_offset", property(lambda self: self.high_watermark)),
         frozenset({"LastStableOffsetIsStable"}),
     ),
     "lists-what-is-committed": PlantedInTransactions(
@@ -233,7 +226,7 @@ PLANTED: Mapping[str, PlantedInTransactions] = {
     "asks-nobody": PlantedInTransactions(
         "KIP-890",
         "A batch may begin a transaction, whatever the coordinator knows of it.",
-        _attribute(TransactionVerification, "_ask", _say_yes),
+        attribute(TransactionVerification, "_ask", _say_yes),
         frozenset({"AnsweredAbortsAreAborted", "NoAbortedRead", "NothingStaysOpen"}),
         LOSSES,
         replace(TRANSACTIONS, versions=(1, 1), dies=0.0, gives_up=0.3),
@@ -241,7 +234,7 @@ PLANTED: Mapping[str, PlantedInTransactions] = {
     "guard-dropped": PlantedInTransactions(
         "KIP-890",
         "A batch is appended although a marker came while the coordinator was asked.",
-        _attribute(Verifications, "check_guard", lambda *_: None),
+        attribute(Verifications, "check_guard", lambda *_: None),
         frozenset({"AnsweredAbortsAreAborted", "NoAbortedRead", "NothingStaysOpen"}),
         LOSSES,
         replace(TRANSACTIONS, versions=(1, 1), dies=0.0, gives_up=0.3),
@@ -268,22 +261,9 @@ PLANTED: Mapping[str, PlantedInTransactions] = {
 
 def seeds_until_found(bug: PlantedInTransactions, first_seed: int, seeds_max: int) -> Found | None:
     """How many seeds in a row it takes, and what is said then; None where so many do not find it."""
-    with pytest.MonkeyPatch.context() as patch:
-        bug.plant(patch)
-        for count in range(1, seeds_max + 1):
-            with SimulatedWorld(first_seed + count - 1) as world:
-                story = ClusterStory(world, replace(PLAN, transactions=bug.transactions))
-                report = story.run(MINUTES, bug.faults)
-            if report.broken:
-                return count, report.broken
-    return None
+    plan = replace(PLAN, transactions=bug.transactions)
+    return seek(bug, lambda seed: run_cluster(plan, bug.faults, seed, MINUTES).recorder.broken, first_seed, seeds_max)
 
 
 if __name__ == "__main__":
-    logging.disable(logging.CRITICAL)
-    print_table(
-        {name: (bug.rule, bug.words, partial(seeds_until_found, bug)) for name, bug in PLANTED.items()},
-        seeds_max=SEEDS_MAX,
-        tries=TRIES,
-        stride=TRY_STRIDE,
-    )
+    print_planted(PLANTED, seeds_until_found, SEEDS_MAX)
