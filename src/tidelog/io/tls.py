@@ -35,7 +35,7 @@ HANDSHAKE_SECONDS_MAX = 20
 """How long somebody who connected may take to shake hands."""
 SHUTDOWN_SECONDS_MAX = 5
 READ_BUFFER_BYTES = 32 * 1024
-"""Of ciphertext that came and was not decrypted yet, of each connection: asyncio would take 256 KiB."""
+"""Of ciphertext that came and was not decrypted yet, of each connection: no more is taken from the stream then."""
 RECEIVED_BYTES_MAX = 256 * 1024
 """So much is taken from a stream at a time, as asyncio takes it."""
 RECORD_BYTES_MAX = 20 * 1024
@@ -221,7 +221,7 @@ class TlsListeningNetwork(RealNetwork):
         self._context = server_context(certificates)
         self._received = memoryview(bytearray(RECEIVED_BYTES_MAX))
         # One at a time: who connects all at once is to leave the other cores to those who are there.
-        self._handshakes = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tidelog-tls")
+        self._handshakes: Executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tidelog-tls")
 
     def renew(self, certificates: Certificates) -> None:
         """Read the files anew, for connections from now on. Raises ConfigError: all stays as it was."""
@@ -374,7 +374,8 @@ class _AcceptedTls(sslproto.SSLProtocol):
 
     def _on_step(self, step: asyncio.Future[bool]) -> None:
         error = None if step.cancelled() else step.exception()
-        if step.cancelled() or self._state is not sslproto.SSLProtocolState.DO_HANDSHAKE or self._transport is None:
+        is_under_way = self._state is sslproto.SSLProtocolState.DO_HANDSHAKE
+        if step.cancelled() or not is_under_way or self._transport is None or self._transport.is_closing():
             return  # the node stops, or whoever connected is gone
         self._transport.resume_reading()
         if error is not None or step.result():

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, Future
 from contextlib import suppress
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ from support.fixtures.waiting import until
 from tidelog.base.certificates import Certificates
 from tidelog.io import tls
 from tidelog.io.acceptor import Acceptor
-from tidelog.io.tls import READ_BUFFER_BYTES, TlsListeningNetwork
+from tidelog.io.tls import READ_BUFFER_BYTES, RECEIVED_BYTES_MAX, TlsListeningNetwork
 
 SECONDS_MAX = 15.0
 HOSTS = "DNS:localhost,IP:127.0.0.1"
@@ -152,7 +153,7 @@ def test_little_is_held_of_what_comes_while_nobody_reads(
         writer.write(bytes(MUCH))
         tls = cast(Any, transport)._ssl_protocol
         await until(lambda: tls._ssl_reading_paused)
-        assert tls._incoming.pending <= 2 * READ_BUFFER_BYTES
+        assert tls._incoming.pending <= READ_BUFFER_BYTES + RECEIVED_BYTES_MAX
         assert served.received == 0
         transport.resume_reading()
         await until(lambda: served.received == MUCH)
@@ -246,7 +247,7 @@ def test_a_step_whose_turn_comes_after_the_end_does_nothing(
         listening = Listening(network, authority)
         others = network._handshakes.submit(others_are_done.wait)
         connecting = asyncio.ensure_future(listening.connect())
-        await until(lambda: network._handshakes._work_queue.qsize() == 1)
+        await until(lambda: cast(Any, network._handshakes)._work_queue.qsize() == 1)
         if whose_end == "listener":
             listening.acceptor.close()
         await until(lambda: len(listening.served[0].ends) == 1)
@@ -259,4 +260,37 @@ def test_a_step_whose_turn_comes_after_the_end_does_nothing(
 
     run(work())
     assert not asked
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+class Held(Executor):
+    """Does nothing; what is submitted is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.submitted: list[Future[Any]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *_: Any, **__: Any) -> Future[Any]:
+        self.submitted.append(Future())
+        return self.submitted[-1]
+
+
+def test_a_step_that_is_done_while_the_connection_closes_is_no_error(
+    run: Any, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = TlsListeningNetwork(Certificates(certificate_path=str(authority.sign("broker", hosts=HOSTS).both)))
+    network._handshakes = held = Held()
+
+    async def work() -> None:
+        listening = Listening(network, authority)
+        connecting = asyncio.ensure_future(listening.connect())
+        await until(lambda: bool(held.submitted))
+        held.submitted[0].set_result(False)
+        for opening in listening.acceptor._opening:
+            opening.cancel()
+        await until(lambda: len(listening.served[0].ends) == 1)
+        with suppress(OSError):
+            await connecting
+        listening.acceptor.close()
+
+    run(work())
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
