@@ -10,7 +10,7 @@
 # make worlds   every state of small worlds of replicas, and what breaks under the rules that were replaced
 # make mutants  change one place of the replication rules at a time, and see whether a test fails: a minute or two
 #               (MUTANTS_ARGS="quorum --sample 300": some of another package; tests/mutants/run_mutants.py --help)
-# make peers    Apache Kafka and Spark's Kafka connector into peers/, for the tests and benchmarks beside them
+# make peers    Apache Kafka, Spark's Kafka connector and Hadoop's S3 into peers/, for the tests and benchmarks with them
 # make setup    what each of these does first: everything it needs, in .venv, once
 # make librdkafka  librdkafka's own tests against three nodes: built from source, half an hour in all
 # make clean    forget .venv, peers/ and everything built
@@ -88,7 +88,7 @@ sim: $(READY)
 chaos: $(READY)
 	@$(RUN) tests/chaos/run.py --minutes $(CHAOS_MINUTES) $(CHAOS_ARGS)
 
-peers: peers/kafka/.fetched peers/spark/.fetched
+peers: peers/kafka/.fetched peers/spark/.fetched peers/hadoop/.fetched
 
 # Anew when its list has changed. Without them the tests and benchmarks that want them say so, and skip.
 peers/%/.fetched: constraints/peers/%.xml

@@ -88,19 +88,27 @@ class AuditTable:
     master: str | None = option(
         "--master", default=None, metavar="URL", help="Of Spark; by default local[*], or what spark-submit says."
     )
+    remote: str | None = option(
+        "--remote",
+        default=None,
+        metavar="URL",
+        help="Of a Spark Connect server (sc://host:port), in place of --master.",
+    )
     config: Sequence[tuple[str, str]] = config_option("Of Spark. May be repeated.")
     bootstrap: str = bootstrap_option()
     output: str = output_option()
     log_level: str = log_level_option()
 
     def run(self) -> int:
+        if self.master is not None and self.remote is not None:
+            raise UsageError("--master or --remote: a session has one of them")
         derive = self._derived()
         start_logging(self.log_level)
         from tidelog.spark.table_audit import audit
 
         with Reporter() as reporter:
             reporter.say("starting Spark ...")
-            spark = _session(self.master, dict(self.config))
+            spark = _session(self.master, self.remote, dict(self.config))
             try:
                 options = {"kafka.bootstrap.servers": self.bootstrap, **dict(self.read_option)}
                 with _progress_of(spark, reporter), _spark_errors_in_one_line():
@@ -167,11 +175,17 @@ def _function(text: str) -> Callable[..., Any]:
     return function
 
 
-def _session(master: str | None, settings: dict[str, str]) -> SparkSession:
+def _session(master: str | None, remote: str | None, settings: dict[str, str]) -> SparkSession:
     """Spark on this machine, unless something else is asked for."""
     import os
 
-    if master is None and "spark.master" not in settings and "PYSPARK_GATEWAY_PORT" not in os.environ:
+    said_elsewhere = "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ
+    if (
+        master is None
+        and remote is None
+        and not said_elsewhere
+        and not settings.keys() & {"spark.master", "spark.remote"}
+    ):
         from tidelog.spark.session import local_session
 
         defaults = {"spark.log.level": "ERROR", "spark.driver.memory": "1g"}
@@ -182,13 +196,29 @@ def _session(master: str | None, settings: dict[str, str]) -> SparkSession:
         raise MissingExtraError("tidelog spark audit", "spark-local") from None
     from tidelog.spark.session import java_environment
 
-    os.environ.update(java_environment())
     builder = SparkSession.builder.appName("tidelog spark audit")
+    if remote is not None:
+        builder = builder.remote(remote)
+    else:
+        os.environ.update(java_environment())
     if master is not None:
         builder = builder.master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except ImportError:  # of grpc and the like
+        raise MissingExtraError("tidelog spark audit through Spark Connect", "spark-connect") from None
+    if _is_remote(spark):
+        from tidelog.spark import register
+
+        register(spark)
+    return spark
+
+
+def _is_remote(spark: SparkSession) -> bool:
+    """Whether it is a session of Spark Connect, which has no context."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 @contextmanager
@@ -207,6 +237,10 @@ def _spark_errors_in_one_line() -> Iterator[None]:
 @contextmanager
 def _progress_of(spark: SparkSession, reporter: Reporter) -> Iterator[None]:
     """Report how many tasks of Spark's stages are done, as long as the block lasts."""
+    if _is_remote(spark):
+        with _progress_of_remote(spark, reporter):
+            yield
+        return
     tracker = spark.sparkContext.statusTracker()
     is_over = threading.Event()
 
@@ -229,3 +263,26 @@ def _progress_of(spark: SparkSession, reporter: Reporter) -> Iterator[None]:
     finally:
         is_over.set()
         thread.join()
+
+
+@contextmanager
+def _progress_of_remote(spark: SparkSession, reporter: Reporter) -> Iterator[None]:
+    """The same, as a server of Spark Connect tells it."""
+    stage: int | None = None
+
+    def on_progress(stages: Sequence[Any] | None, **_: object) -> None:
+        nonlocal stage
+        active = next((one for one in stages or () if not one.done and one.num_tasks), None)
+        if active is None:
+            return
+        if active.stage_id != stage:
+            stage = active.stage_id
+            reporter.begin(f"stage {stage} of Spark", active.num_tasks)
+        reporter.advance(active.num_completed_tasks)
+
+    handler: Any = on_progress  # it need not be the class that is asked for
+    spark.registerProgressHandler(handler)
+    try:
+        yield
+    finally:
+        spark.removeProgressHandler(handler)

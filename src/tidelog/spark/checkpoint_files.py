@@ -45,6 +45,10 @@ class CheckpointFiles(Protocol):
         """A file. Raises FileNotFoundError."""
         ...
 
+    def has_files(self, path: str) -> bool:
+        """Whether a directory, or one below it, holds a file. One that is not there holds none."""
+        ...
+
 
 class WritableFiles(CheckpointFiles, Protocol):
     """Writes as well. Directories come into being with the files in them."""
@@ -70,6 +74,9 @@ class LocalFiles:
     def text(self, path: str) -> str:
         with open(os.path.join(self._root, path), encoding="utf-8") as file:
             return file.read()
+
+    def has_files(self, path: str) -> bool:
+        return any(files for _, _, files in os.walk(os.path.join(self._root, path)))
 
     def write(self, path: str, text: str) -> None:
         if not os.path.isdir(self._root):
@@ -103,6 +110,12 @@ class RemoteFiles:
         with self._filesystem.open_input_stream(self._at(path)) as file:
             data: bytes = file.read()
         return data.decode()
+
+    def has_files(self, path: str) -> bool:
+        from pyarrow.fs import FileSelector
+
+        selector = FileSelector(self._at(path), allow_not_found=True, recursive=True)
+        return any(one.is_file for one in self._filesystem.get_file_info(selector))
 
     def write(self, path: str, text: str) -> None:
         self._filesystem.create_dir(self._at(path.rpartition("/")[0]), recursive=True)
@@ -138,7 +151,15 @@ class SparkFiles:
         rows = self._read(lambda: self._spark.read.text(f"{self._root}/{path}", wholetext=True))
         return "".join(row.value for row in rows)
 
+    def has_files(self, path: str) -> bool:
+        files = self._spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+        try:
+            return bool(self._read(lambda: files.load(f"{self._root}/{path}").select("path").limit(1)))
+        except FileNotFoundError:
+            return False
+
     def _read(self, plan: Callable[[], Any]) -> list[Any]:
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped, unused-ignore]
         from pyspark.errors import PySparkException
 
         try:
@@ -147,10 +168,66 @@ class SparkFiles:
             if error.getCondition() in _NOT_FOUND:
                 raise FileNotFoundError(self._root) from None
             raise OSError(str(error).partition("JVM stacktrace")[0]) from error
+        except Py4JError as error:  # of what lies below Spark, such as Hadoop's file systems
+            said = str(error).splitlines()
+            raise OSError(next((line[2:] for line in said if line.startswith(": ")), said[0])) from error
         return rows
 
 
 _NOT_FOUND = ("PATH_NOT_FOUND", "FAILED_READ_FILE.FILE_NOT_EXIST")
+
+
+class FallbackFiles:
+    """Implements `CheckpointFiles` with Spark's readers; where Spark knows no such place, with those of this process.
+
+    Raises CheckpointError where neither reads it. It says what was the matter with each.
+    """
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self._root = root
+        self._files: CheckpointFiles = SparkFiles(spark, root)
+        self._has_fallen_back = False
+
+    def names(self, path: str) -> list[str]:
+        return self._read(lambda files: files.names(path))
+
+    def text(self, path: str) -> str:
+        return self._read(lambda files: files.text(path))
+
+    def has_files(self, path: str) -> bool:
+        return self._read(lambda files: files.has_files(path))
+
+    def _read(self, work: Callable[[CheckpointFiles], R]) -> R:
+        try:
+            return work(self._files)
+        except FileNotFoundError:
+            raise
+        except _file_errors() as error:
+            if self._has_fallen_back:
+                raise CheckpointError(f"{without_password(self._root)} cannot be read: {_in_a_line(error)}") from error
+            of_spark = error
+        refusals: tuple[type[Exception], ...] = (CheckpointError, *_file_errors())
+        try:
+            own = writable_files(self._root)
+            found = work(own)
+        except FileNotFoundError:
+            raise
+        except refusals as error:
+            raise CheckpointError(
+                f"{without_password(self._root)} can be read neither by Spark ({_in_a_line(of_spark)}) nor by this "
+                f"process ({_in_a_line(error)})"
+            ) from error
+        self._files, self._has_fallen_back = own, True
+        return found
+
+
+def without_password(uri: str) -> str:
+    """What may be shown of it: Arrow takes credentials within."""
+    return re.sub(r"(://[^/:@]*):[^/@]*@", r"\1:...@", uri)
+
+
+def _in_a_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:TEXT_LENGTH_MAX]
 
 
 def open_files(
@@ -218,7 +295,7 @@ def attempted(checkpoint: str, work: Callable[[], R], *, is_read: bool = True) -
     except FileNotFoundError:
         raise
     except _file_errors() as error:
-        text = " ".join(str(error).split())[:TEXT_LENGTH_MAX]
+        text, checkpoint = _in_a_line(error), without_password(checkpoint)
         match = _SCHEME.match(checkpoint)
         scheme = "" if match is None else match[1].lower()
         remedy = _REMEDIES.get(_ALIASES.get(scheme, scheme), _REMEDY)

@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -67,7 +67,7 @@ class TableFolder:
     """
 
     uri: str
-    storage_options: Mapping[str, str] | None = None
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
 
     @staticmethod
     def at(table: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> TableFolder:
@@ -97,36 +97,43 @@ class TableFolder:
         """The table as it is now, or was at a version; None if there is none.
 
         Raises:
-            HealingError: TABLE_NOT_OURS: it cannot be read.
+            HealingError: TABLE_UNREACHABLE: it cannot be read.
         """
         try:
             return TableSnapshot(self, DeltaTable(self.uri, version=version, storage_options=self._options))
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
-            raise HealingError("TABLE_NOT_OURS", f"{self.uri} cannot be opened as a Delta table: {error}") from None
+            raise self._unreachable("opened as a Delta table", error) from None
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str], description: str) -> TableSnapshot:
         """Make an empty table. Another that makes it meanwhile wins, and its table is returned.
 
         Raises:
-            HealingError: TABLE_SCHEMA: a column has a type that such a table cannot have.
+            HealingError: TABLE_SCHEMA: a column has a type that such a table cannot have. TABLE_UNREACHABLE.
         """
         column_types(self.uri, schema)
-        if not self.is_remote:
-            Path(self.uri).mkdir(parents=True, exist_ok=True)
-        DeltaTable.create(
-            self.uri,
-            schema=schema,
-            mode="ignore",
-            description=description,
-            configuration=dict(properties),
-            storage_options=self._options,
-            raise_if_key_not_exists=False,
-        )
+        try:
+            if not self.is_remote:
+                Path(self.uri).mkdir(parents=True, exist_ok=True)
+            DeltaTable.create(
+                self.uri,
+                schema=schema,
+                mode="ignore",
+                description=description,
+                configuration=dict(properties),
+                storage_options=self._options,
+                raise_if_key_not_exists=False,
+            )
+        except (DeltaError, OSError) as error:
+            raise self._unreachable("written", error) from None
         created = self.open()
         assert created is not None
         return created
+
+    def _unreachable(self, what: str, error: Exception) -> HealingError:
+        said = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # deltalake colours its arrows
+        return HealingError("TABLE_UNREACHABLE", f"{self.uri} cannot be {what}: {said}")
 
     @property
     def _options(self) -> dict[str, str] | None:
@@ -297,12 +304,13 @@ def column_types(uri: str, schema: pa.Schema) -> dict[str, str]:
     import pyarrow as pa
 
     types = {}
-    for field in schema:
+    for column in schema:
         try:
-            (converted,) = Schema.from_arrow(pa.schema([field])).fields
+            (converted,) = Schema.from_arrow(pa.schema([column])).fields
         except Exception:
             raise HealingError(
-                "TABLE_SCHEMA", f"{uri}: column {field.name} is {field.type}, which a Delta table cannot hold: cast it"
+                "TABLE_SCHEMA",
+                f"{uri}: column {column.name} is {column.type}, which a Delta table cannot hold: cast it",
             ) from None
-        types[field.name] = json.dumps(json.loads(converted.type.to_json()))
+        types[column.name] = json.dumps(json.loads(converted.type.to_json()))
     return types

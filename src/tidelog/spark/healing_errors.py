@@ -32,6 +32,7 @@ TAGS = {
     "TABLE_NOT_SHARED": "the files of the executors are not where the driver looks for them",
     "TABLE_OF_ANOTHER_QUERY": "the rows of the table are those of another query",
     "TABLE_SCHEMA": "the rows do not fit the table",
+    "TABLE_UNREACHABLE": "the place of the table cannot be read or written, or what lies there is damaged",
 }
 """What each tag means."""
 

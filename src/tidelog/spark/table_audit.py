@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -140,12 +142,16 @@ def audit(
     table_rows = frame_of(spark, snapshot, snapshot.files())
     content = [name for name in snapshot.column_types() if name not in KEY and name not in ADDED]
 
-    def of_log(part: Mapping[PartitionKey, Span]) -> DataFrame:
-        return hashed(_expected(_records(spark, client, part, coverage), derive, part, snapshot), content)
+    with ExitStack() as closing:
 
-    of_table, size = hashed(table_rows, content), bucket_offsets(coverage)
-    buckets = compare_buckets(spark, of_log(wanted), of_table, coverage, known, size=size).persist()
-    try:
+        def of_log(part: Mapping[PartitionKey, Span]) -> DataFrame:
+            records = _records(spark, client, part, coverage)
+            rows = _selected(records, derive, closing) if isinstance(derive, str) else derive(records)
+            return hashed(_expected(rows, part, snapshot), content)
+
+        of_table, size = hashed(table_rows, content), bucket_offsets(coverage)
+        buckets = compare_buckets(spark, of_log(wanted), of_table, coverage, known, size=size).persist()
+        closing.callback(buckets.unpersist)
         sums = sums_of(buckets, size)
         lines = settled_lines(sums, coverage)
         if any(one.doubtful_from is not None for one in sums):
@@ -153,8 +159,6 @@ def audit(
             lines += (
                 AuditLine(*row) for row in compare_rows(spark, *suspects, coverage=coverage, known=known).collect()
             )
-    finally:
-        buckets.unpersist()
     lines = merged(lines)
     return AuditReport(lines, query_id, batch_id, snapshot.version)
 
@@ -280,14 +284,11 @@ def _records(
     return frame
 
 
-def _expected(
-    records: DataFrame, derive: Derive, wanted: Mapping[PartitionKey, Span], snapshot: TableSnapshot
-) -> DataFrame:
+def _expected(rows: DataFrame, wanted: Mapping[PartitionKey, Span], snapshot: TableSnapshot) -> DataFrame:
     """The rows that the log gives, with the columns of the table but for query and batch."""
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    rows = _selected(records, derive) if isinstance(derive, str) else derive(records)
     for name in PROVENANCE:
         if name not in rows.columns:
             raise HealingError("PROVENANCE_MISSING", f"column {name} is not among the rows that are derived anew")
@@ -306,14 +307,14 @@ def _expected(
     return rows.withColumn("topicId", topic_id)
 
 
-def _selected(records: DataFrame, sql: str) -> DataFrame:
-    """What a SELECT from the view gives. A view of the session that has the same name is there again afterwards."""
-    spark = records.sparkSession
-    before = spark.table(VIEW) if spark.catalog.tableExists(VIEW) else None
-    records.createOrReplaceTempView(VIEW)
-    try:
-        return spark.sql(sql)
-    finally:
-        spark.catalog.dropTempView(VIEW)
-        if before is not None and not spark.catalog.tableExists(VIEW):
-            before.createOrReplaceTempView(VIEW)
+def _selected(records: DataFrame, sql: str, closing: ExitStack) -> DataFrame:
+    """What a SELECT from the view gives. A view of the session that has the same name stays as it is.
+
+    Spark Connect looks the names of a plan up whenever it runs it. So the records are a view of a name of its own until
+    `closing` ends, and the SELECT knows it as VIEW.
+    """
+    spark, name = records.sparkSession, f"tidelog_audit_{uuid.uuid4().hex}"
+    records.createOrReplaceTempView(name)
+    closing.callback(spark.catalog.dropTempView, name)
+    selected = sql.strip().rstrip(";")
+    return spark.sql(f"WITH {VIEW} AS (TABLE {name}) SELECT * FROM (\n{selected}\n)")  # noqa: S608 - it is the user's

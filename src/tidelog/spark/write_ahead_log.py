@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from tidelog.spark.checkpoint_files import CheckpointFiles, FallbackFiles, LocalFiles, without_password
 from tidelog.spark.healing_errors import HealingError
-from tidelog.spark.offsets import StreamOffset
+from tidelog.spark.offsets import CheckpointError, StreamOffset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+R = TypeVar("R")
 
 
 class BatchOffsets(NamedTuple):
@@ -29,7 +33,7 @@ class WriteAheadLog:
     """The parts of a checkpoint that say what is read. Never writes.
 
     A path on this machine is read directly. Any other (`s3a://…`, `hdfs://…`, or one that only Spark's default file
-    system has) is read by a small Spark job.
+    system has) is read by small Spark jobs, or, if Spark knows no such place, by this process with Arrow.
 
     Args:
         path: the query's `checkpointLocation`.
@@ -38,8 +42,12 @@ class WriteAheadLog:
 
     def __init__(self, path: str, spark: SparkSession | None) -> None:
         self.path = path.rstrip("/")
-        self._spark = spark
-        self._folder = local_folder(self.path)
+        folder = local_folder(self.path)
+        self._files: CheckpointFiles = (
+            LocalFiles(str(folder or self.path))
+            if folder is not None or spark is None
+            else FallbackFiles(spark, self.path)
+        )
 
     def query_id(self) -> str:
         """The id that Spark gave to the query when it made the checkpoint.
@@ -80,16 +88,7 @@ class WriteAheadLog:
 
     def has_state(self) -> bool:
         """Whether the query holds state: of an aggregate, a deduplication or a join."""
-        if self._folder is not None:
-            return any((self._folder / "state").glob("*/*"))
-        assert self._spark is not None
-        files = self._spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-        try:
-            return bool(files.load(f"{self.path}/state").select("path").limit(1).collect())
-        except Exception as error:
-            if "PATH_NOT_FOUND" in str(error):
-                return False
-            raise
+        return self._reached(lambda: self._files.has_files("state"))
 
     def _offsets(self, batch_id: int) -> dict[int, dict[str, object]]:
         text = self._read(f"offsets/{batch_id}")
@@ -98,22 +97,23 @@ class WriteAheadLog:
         return parse_offsets(text)
 
     def _read(self, name: str) -> str | None:
-        if self._folder is not None:
-            file = self._folder / name
-            return file.read_text(encoding="utf-8") if file.is_file() else None
-        assert self._spark is not None
         try:
-            rows = self._spark.read.text(f"{self.path}/{name}", wholetext=True).collect()
-        except Exception as error:
-            if "PATH_NOT_FOUND" in str(error):
-                return None
-            raise
-        return rows[0].value if rows else None
+            return self._reached(lambda: self._files.text(name))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    @staticmethod
+    def _reached(read: Callable[[], R]) -> R:
+        try:
+            return read()
+        except CheckpointError as error:
+            raise HealingError("CHECKPOINT_UNREADABLE", str(error)) from None
 
     def _unreadable(self, name: str) -> HealingError:
         return HealingError(
             "CHECKPOINT_UNREADABLE",
-            f"{self.path} holds no readable {name}: is it the checkpointLocation of the query that writes the table?",
+            f"{without_password(self.path)} holds no readable {name}: is it the checkpointLocation of the query that "
+            "writes the table?",
         )
 
 
