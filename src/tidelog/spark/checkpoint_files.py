@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import unquote
 
@@ -45,8 +46,8 @@ class CheckpointFiles(Protocol):
         """A file. Raises FileNotFoundError."""
         ...
 
-    def has_files(self, path: str) -> bool:
-        """Whether a directory, or one below it, holds a file. One that is not there holds none."""
+    def has_nested(self, path: str) -> bool:
+        """Whether one of a directory's own directories holds something. One that is not there holds nothing."""
         ...
 
 
@@ -75,8 +76,8 @@ class LocalFiles:
         with open(os.path.join(self._root, path), encoding="utf-8") as file:
             return file.read()
 
-    def has_files(self, path: str) -> bool:
-        return any(files for _, _, files in os.walk(os.path.join(self._root, path)))
+    def has_nested(self, path: str) -> bool:
+        return any(Path(self._root, path).glob("*/*"))
 
     def write(self, path: str, text: str) -> None:
         if not os.path.isdir(self._root):
@@ -111,11 +112,12 @@ class RemoteFiles:
             data: bytes = file.read()
         return data.decode()
 
-    def has_files(self, path: str) -> bool:
+    def has_nested(self, path: str) -> bool:
         from pyarrow.fs import FileSelector
 
         selector = FileSelector(self._at(path), allow_not_found=True, recursive=True)
-        return any(one.is_file for one in self._filesystem.get_file_info(selector))
+        found = self._filesystem.get_file_info(selector)
+        return any("/" in one.path.rpartition(f"/{path}/")[2] for one in found)
 
     def write(self, path: str, text: str) -> None:
         self._filesystem.create_dir(self._at(path.rpartition("/")[0]), recursive=True)
@@ -151,7 +153,7 @@ class SparkFiles:
         rows = self._read(lambda: self._spark.read.text(f"{self._root}/{path}", wholetext=True))
         return "".join(row.value for row in rows)
 
-    def has_files(self, path: str) -> bool:
+    def has_nested(self, path: str) -> bool:
         files = self._spark.read.format("binaryFile").option("recursiveFileLookup", "true")
         try:
             return bool(self._read(lambda: files.load(f"{self._root}/{path}").select("path").limit(1)))
@@ -194,8 +196,8 @@ class FallbackFiles:
     def text(self, path: str) -> str:
         return self._read(lambda files: files.text(path))
 
-    def has_files(self, path: str) -> bool:
-        return self._read(lambda files: files.has_files(path))
+    def has_nested(self, path: str) -> bool:
+        return self._read(lambda files: files.has_nested(path))
 
     def _read(self, work: Callable[[CheckpointFiles], R]) -> R:
         try:

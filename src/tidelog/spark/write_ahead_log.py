@@ -88,7 +88,7 @@ class WriteAheadLog:
 
     def has_state(self) -> bool:
         """Whether the query holds state: of an aggregate, a deduplication or a join."""
-        return self._reached(lambda: self._files.has_files("state"))
+        return self._reached(lambda: self._files.has_nested("state"))
 
     def _offsets(self, batch_id: int) -> dict[int, dict[str, object]]:
         text = self._read(f"offsets/{batch_id}")
