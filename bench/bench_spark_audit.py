@@ -21,17 +21,17 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PARTS = ("node", "JVM", "workers", "driver")
 
 
-def used() -> dict[str, float]:
-    """Seconds of processors that this process and those below it have used, by what they are."""
-    total = dict.fromkeys(PARTS, 0.0)
+def used() -> dict[tuple[int, str], float]:
+    """Seconds of processors that this process and each one below it have used, with what it is.
+
+    Python workers that ended are not among them: Spark's daemon does not wait for them, so nobody knows.
+    """
+    found = {}
     for pid, part in _below(os.getpid(), "driver"):
         fields = _said(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
-        if not fields:
-            continue  # it ended meanwhile, and its parent knows what it used
-        own, ended_children = (sum(map(int, fields[at : at + 2])) / _TICKS_PER_SECOND for at in (11, 13))
-        total[part] += own
-        total["workers" if part == "JVM" else part] += ended_children
-    return total
+        if fields:
+            found[pid, part] = (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+    return found
 
 
 def _below(root: int, part: str) -> Iterator[tuple[int, str]]:
@@ -67,7 +67,10 @@ class Measured:
         before = used()
         self.speeds.append(pipeline.audit("table", SQL))
         after = used()
-        self.seconds.append({part: (after[part] - before[part]) / ROWS * 1e6 for part in PARTS})
+        spent = dict.fromkeys(PARTS, 0.0)
+        for (pid, part), seconds in after.items():
+            spent[part] += (seconds - before.get((pid, part), 0.0)) / ROWS * 1e6
+        self.seconds.append(spent)
         say(f"{self.speeds[-1] / 1e6:.2f} M records/s; s/M records: {self.spent()}")
 
     def spent(self) -> str:
