@@ -7,6 +7,8 @@
 # make fuzz     the fuzzers, FUZZ_SECONDS each
 # make sim      whole runs on a virtual clock, from SIM_SEEDS, on every core: thousands of seeds, about an hour
 # make chaos    clusters of real nodes in networks of their own, hurt for CHAOS_MINUTES: what is lost, and who is told
+# make soak     one cluster of three nodes for HOURS (0.5 will do): chaos, load, compaction, retention and a scraper of its
+#               metrics together; fails if anything is lost or grows; pictures by hour into SOAK_INTO (soak-output/DATE)
 # make worlds   every state of small worlds of replicas, and what breaks under the rules that were replaced
 # make mutants  change one place of the replication rules at a time, and see whether a test fails: a minute or two
 #               (MUTANTS_ARGS="quorum --sample 300": some of another package; tests/mutants/run_mutants.py --help)
@@ -25,6 +27,9 @@ SIM_SEEDS ?= 1..2000
 SIM_ARGS ?=
 CHAOS_MINUTES ?= 60
 CHAOS_ARGS ?=
+HOURS ?= 1
+SOAK_INTO ?=
+SOAK_ARGS ?=
 WORLDS ?=
 PYTEST_ARGS ?=
 # Twice as many as there are cores: some tests wait, for sessions and elections, while others compute.
@@ -34,7 +39,7 @@ SPREAD = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 FAST := tests/unit tests/contracts tests/scenarios
 PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help setup demo test test-all test-fast lint format bench fuzz sim chaos worlds mutants peers librdkafka constraints clean
+.PHONY: help setup demo test test-all test-fast lint format bench fuzz sim chaos soak worlds mutants peers librdkafka constraints clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -87,6 +92,9 @@ sim: $(READY)
 
 chaos: $(READY)
 	@$(RUN) tests/chaos/run.py --minutes $(CHAOS_MINUTES) $(CHAOS_ARGS)
+
+soak: $(READY)
+	@$(RUN) tests/chaos/soak.py --hours $(HOURS) $(if $(SOAK_INTO),--into $(SOAK_INTO)) $(SOAK_ARGS)
 
 peers: peers/kafka/.fetched peers/spark/.fetched peers/hadoop/.fetched
 

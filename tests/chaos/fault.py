@@ -125,6 +125,7 @@ class Fault:
         prepare: what is done to the cluster before it starts.
         is_mixed: whether it is played in mixed rounds too: not with settings or preparations of its own.
         is_alone: whether no other one is played at the same time: together they would cost more than each.
+        is_restart: whether a process of a node ends by it: what a process holds is seen in one that lives long.
         is_secured: whether it is about a cluster with TLS, logins and rules, and is played in no other.
         says: what nodes may report on account of it; would be the sign of a bug elsewhere.
         needs: why it cannot be played here; None if it can. Is asked once.
@@ -141,6 +142,7 @@ class Fault:
     prepare: Callable[[ChaosCluster], None] | None = None
     is_mixed: bool = True
     is_alone: bool = False
+    is_restart: bool = False
     is_secured: bool = False
     says: tuple[str, ...] = ()
     needs: Callable[[], str | None] | None = None

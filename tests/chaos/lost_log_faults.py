@@ -87,6 +87,7 @@ FAULTS = tuple(
         hurts=Hurt.DISK,
         seconds=(0.0, 3.0),
         is_alone=True,
+        is_restart=True,
     )
     for kind, choose, remove in (
         ("partition's directory lost", _one, _directory),

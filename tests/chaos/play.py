@@ -60,6 +60,7 @@ class Plan:
         seconds: how long faults are begun.
         is_bare: without groups and copies beside the load.
         is_secured: the load and the nodes speak TLS and log in, and there are rules.
+        pause_seconds: of each producer after a few records; without one they write as fast as they are answered.
     """
 
     kind: str
@@ -68,6 +69,7 @@ class Plan:
     seconds: float
     is_bare: bool = False
     is_secured: bool = False
+    pause_seconds: float = 0.0
 
     @property
     def cost(self) -> Cost:
@@ -88,13 +90,13 @@ class _Beside:
     sharing: ShareGroup | None
 
     @staticmethod
-    def of(cluster: ChaosCluster, dice: random.Random, topic: str) -> _Beside:
-        home, is_shared = cluster.home, dice.random() < SHARED
+    def of(cluster: ChaosCluster, dice: random.Random, topic: str, home: Path) -> _Beside:
+        is_shared = dice.random() < SHARED
         return _Beside(
             VerifyingGroup(cluster.bootstrap, GROUP, topic, 2),
             DyingGroup(cluster, dice, topic, PARTITIONS, home),
             Copies(cluster, dice, home),
-            ShareGroup(cluster, dice, topic, PARTITIONS) if is_shared and missing_peers() is None else None,
+            ShareGroup(cluster, dice, topic, PARTITIONS, home) if is_shared and missing_peers() is None else None,
         )
 
     def start(self) -> None:
@@ -114,17 +116,30 @@ class _Beside:
 
 
 @dataclass(slots=True)
-class _Round:
+class Round:
+    """One load on a cluster, and faults under it.
+
+    Attributes:
+        row: what came of it.
+        home: where those that run beside the load keep what they say.
+    """
+
     plan: Plan
     row: Row
     cluster: ChaosCluster
     network: Network | None
     dice: random.Random
+    home: Path
 
     def play(self) -> None:
-        """Raises AssertionError, or what a client failed with, if anything is wrong."""
+        """All of a cluster's life. Raises AssertionError, or what a client failed with, if anything is wrong."""
+        self.cluster.start()
+        self.play_load()
+        self.check_stopped()
+
+    def play_load(self) -> None:
+        """On a cluster that runs, and goes on afterwards. Raises as `play`."""
         plan, cluster, is_telling = self.plan, self.cluster, self.plan.cost is Cost.TOLD_LOSSES
-        cluster.start()
         way = Way(cluster.bootstrap) if cluster.secured is None else cluster.secured.begin()
         settings = {**self.dice.choice(SHAPES), **plan.faults[0].topic}
         cluster.create_topic(plan.topic, PARTITIONS, replication_factor=REPLICAS, **settings)
@@ -136,8 +151,9 @@ class _Round:
             producers=producers,
             readers=readers,
             codec=self.dice.choice(CODECS),
+            pause_seconds=plan.pause_seconds,
         )
-        beside = None if is_telling or plan.is_bare else _Beside.of(cluster, self.dice, plan.topic)
+        beside = None if is_telling or plan.is_bare else _Beside.of(cluster, self.dice, plan.topic, self.home)
         try:
             self._play_with(load, beside)
         except StoppedError:
@@ -185,9 +201,12 @@ class _Round:
         stage.until_in_sync()
         check_account(read_account(cluster, plan.topic), history)
         churn.check()
-        cluster.stop()
-        check_replicas_agree(cluster, plan.topic, PARTITIONS, count=REPLICAS)
-        cluster.check_logs(*(said for fault in plan.faults for said in fault.says))
+
+    def check_stopped(self) -> None:
+        """Stop the nodes, and look at what they have left. Raises AssertionError."""
+        self.cluster.stop()
+        check_replicas_agree(self.cluster, self.plan.topic, PARTITIONS, count=REPLICAS)
+        self.cluster.check_logs(*(said for fault in self.plan.faults for said in fault.says))
 
     def _strike(self, stage: Stage, at: float) -> None:
         """One fault, or two that hurt different things; the second one ends first."""
@@ -282,7 +301,7 @@ def play(plan: Plan, home: Path, *, is_sealed: bool) -> Row:
             if plan.is_secured:
                 cluster.secured = Secured(cluster, dice, plan.topic)
                 print(f"  {cluster.secured}", flush=True)
-            _Round(plan, row, cluster, network, dice).play()
+            Round(plan, row, cluster, network, dice, cluster.home).play()
         except StoppedError:
             raise
         except BaseException:

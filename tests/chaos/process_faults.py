@@ -99,13 +99,13 @@ def lose_disk(stage: Stage) -> Iterator[str]:
 
 
 FAULTS = (
-    Fault(kind="kill -9", strike=kill, hurts=Hurt.PROCESS, seconds=(0.0, 8.0)),
-    Fault(kind="kill -9 while starting", strike=kill_starting, hurts=Hurt.PROCESS, seconds=(0.0, 1.5)),
-    Fault(kind="kill -9 of a majority", strike=kill_majority, hurts=Hurt.PROCESS, seconds=(0.0, 3.0)),
-    Fault(kind="kill -9 of all", strike=kill_all, hurts=Hurt.PROCESS, seconds=(0.0, 2.0)),
+    Fault(kind="kill -9", strike=kill, hurts=Hurt.PROCESS, seconds=(0.0, 8.0), is_restart=True),
+    Fault(kind="kill -9 while starting", strike=kill_starting, hurts=Hurt.PROCESS, seconds=(0.0, 1.5), is_restart=True),
+    Fault(kind="kill -9 of a majority", strike=kill_majority, hurts=Hurt.PROCESS, seconds=(0.0, 3.0), is_restart=True),
+    Fault(kind="kill -9 of all", strike=kill_all, hurts=Hurt.PROCESS, seconds=(0.0, 2.0), is_restart=True),
     Fault(kind="SIGSTOP", strike=pause, hurts=Hurt.PROCESS, seconds=(1.0, 15.0)),
     Fault(kind="SIGSTOP of all", strike=pause_all, hurts=Hurt.PROCESS, seconds=(1.0, 15.0)),
-    Fault(kind="clean stop", strike=stop, hurts=Hurt.PROCESS, seconds=(0.0, 5.0)),
-    Fault(kind="rolling restart", strike=rolling_restart, hurts=Hurt.PROCESS, seconds=(0.0, 2.0)),
-    Fault(kind="lost disk", strike=lose_disk, hurts=Hurt.DISK, seconds=(0.0, 3.0), is_alone=True),
+    Fault(kind="clean stop", strike=stop, hurts=Hurt.PROCESS, seconds=(0.0, 5.0), is_restart=True),
+    Fault(kind="rolling restart", strike=rolling_restart, hurts=Hurt.PROCESS, seconds=(0.0, 2.0), is_restart=True),
+    Fault(kind="lost disk", strike=lose_disk, hurts=Hurt.DISK, seconds=(0.0, 3.0), is_alone=True, is_restart=True),
 )

@@ -60,7 +60,7 @@ def _play_all(options: argparse.Namespace, *, is_sealed: bool) -> int:
     deadline, wrong, is_stopped, played = time.monotonic() + options.minutes * 60, 0, False, 0
     home, commit = Home(options.home), _commit()
     try:
-        plans = _plans(options, _playable(is_sealed=is_sealed))
+        plans = _plans(options, playable_faults(is_sealed=is_sealed))
         for planned in plans:
             if played == options.rounds or time.monotonic() >= deadline:
                 break
@@ -149,7 +149,8 @@ def _plans(options: argparse.Namespace, faults: Sequence[Fault]) -> Iterator[Pla
         )
 
 
-def _playable(*, is_sealed: bool) -> list[Fault]:
+def playable_faults(*, is_sealed: bool) -> list[Fault]:
+    """Those that this machine can play; it is said why others are left out."""
     found = []
     for fault in FAULTS:
         why = fault.needs() if fault.needs is not None else None

@@ -34,20 +34,19 @@ Offsets = dict[int, set[int]]
 class ShareGroup:
     """Its members, each a JVM. It has a thread.
 
-    What the members say lies beside the files of the nodes.
-
     Args:
         dice: says who is killed when.
+        home: what the members say lies in a folder of it.
 
     Attributes:
         killed: how many members were.
     """
 
-    def __init__(self, cluster: ChaosCluster, dice: random.Random, topic: str, partitions: int) -> None:
+    def __init__(self, cluster: ChaosCluster, dice: random.Random, topic: str, partitions: int, home: Path) -> None:
         self._cluster = cluster
         self._topic = topic
         self._partitions = partitions
-        self._home = cluster.home / "share-group"
+        self._home = home / "share-group"
         self._home.mkdir()
         self._dice = random.Random(dice.random())
         self._members: list[Member] = []
