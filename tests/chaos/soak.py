@@ -216,7 +216,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"cleared up after a run that was killed: {line}")
     is_sealed = not options.ports and can_seal()
     playable = playable_faults(is_sealed=is_sealed)
-    faults = [one for one in playable if one.is_mixed and one.nodes <= NODES and one.cost is Cost.NOTHING]
+    faults = [
+        one
+        for one in playable
+        if one.is_mixed and not one.is_secured and one.nodes <= NODES and one.cost is Cost.NOTHING
+    ]
     clock = Clock(options.hours * HOUR)
     seed = random.SystemRandom().randrange(1_000_000) if options.seed is None else options.seed
     into = options.into or OUTPUT / time.strftime("%Y-%m-%d-%H%M%S")
