@@ -20,6 +20,8 @@ SAMPLES_MAX = 300
 KENDALL_Z_MIN = 3.0
 """Standard deviations from a series that does not rise: by chance one series in 700 exceeds it."""
 HOUR_SECONDS = 3_600.0
+WARM_UP_SECONDS = 900.0
+"""In so long a stint of each kind was played, and what is loaded, cached or counted on first use is there."""
 
 Series = Sequence[tuple[float, float]]
 """(seconds, value), the oldest first."""
@@ -34,6 +36,7 @@ class Allowance:
         at_once: whatever the duration: what steps and sawtooth may leave.
         per_hour: more than that, for each hour of samples.
         of_median: more than that, as a share of the median of the samples.
+        first_use: more than that, where the warm-up is too short for everything to be used in it.
         why: for people.
     """
 
@@ -42,11 +45,13 @@ class Allowance:
     why: str
     per_hour: float = 0.0
     of_median: float = 0.0
+    first_use: float = 0.0
 
-    def over(self, series: Series) -> float:
+    def over(self, series: Series, *, is_warm: bool) -> float:
         """What it comes to for these samples."""
         hours = (series[-1][0] - series[0][0]) / HOUR_SECONDS
-        return self.at_once + self.per_hour * hours + self.of_median * median(value for _, value in series)
+        first_use = 0.0 if is_warm else self.first_use
+        return first_use + self.at_once + self.per_hour * hours + self.of_median * median(value for _, value in series)
 
 
 MEGABYTE = 1e6
@@ -55,12 +60,15 @@ ALLOWANCES: Mapping[str, Allowance] = {
         "bytes",
         8 * MEGABYTE,
         "the allocator keeps what a burst took; code loads on first use",
-        1 * MEGABYTE,
+        per_hour=1 * MEGABYTE,
+        first_use=24 * MEGABYTE,
     ),
-    "fds": Allowance("files", 40, "a topic more or fewer; connections of clients that were killed"),
-    "threads": Allowance("threads", 4, "the pools of threads start theirs one by one"),
-    "series": Allowance("series", 60, "a topic or a group more or fewer"),
-    "disk": Allowance("bytes", 96 * MEGABYTE, "segments between their roll and their deletion", 4 * MEGABYTE),
+    "fds": Allowance("files", 60, "a topic more or fewer; connections of clients that were killed", first_use=120),
+    "threads": Allowance("threads", 4, "the pools of threads start theirs one by one", first_use=4),
+    "series": Allowance(
+        "series", 200, "topics and groups of a stint; each API and error on its first use", first_use=2_500
+    ),
+    "disk": Allowance("bytes", 96 * MEGABYTE, "segments between their roll and their deletion", per_hour=4 * MEGABYTE),
     "lag": Allowance("records", 5_000, "a group is behind for as long as a fault lasts"),
     "produce_p50": Allowance("ms", 20, "the load of a stint is not that of the one before", of_median=1.0),
     "fetch_p50": Allowance("ms", 40, "the load of a stint is not that of the one before", of_median=1.0),
@@ -96,12 +104,15 @@ class Growth:
         )
 
 
-def growth_of(what: str, series: Series, allowance: Allowance, *, warm_up_seconds: float) -> Growth | None:
+def growth_of(
+    what: str, series: Series, allowance: Allowance, *, warm_up_seconds: float, is_warm: bool | None = None
+) -> Growth | None:
     """None if it does not grow beyond what is allowed, or if there are too few samples to say.
 
     Args:
         what: for the message.
         series: of one figure; its warm-up begins with its first sample.
+        is_warm: whether everything was used before the judged samples; by default if the warm-up is long enough.
     """
     if not series:
         return None
@@ -109,7 +120,9 @@ def growth_of(what: str, series: Series, allowance: Allowance, *, warm_up_second
     if len(judged) < SAMPLES_MIN:
         return None
     seconds = judged[-1][0] - judged[0][0]
-    risen, allowed = theil_sen_slope(judged) * seconds, allowance.over(judged)
+    risen = theil_sen_slope(judged) * seconds
+    is_warm = warm_up_seconds >= WARM_UP_SECONDS if is_warm is None else is_warm
+    allowed = allowance.over(judged, is_warm=is_warm)
     if risen <= allowed or kendall_z(judged) < KENDALL_Z_MIN:
         return None
     quarter = max(1, len(judged) // 4)

@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from chaos.fault import Cost, Fault
-from chaos.growth import Growth
+from chaos.growth import WARM_UP_SECONDS, Growth
 from chaos.leftovers import Home, clear_leftovers
 from chaos.network import Network
 from chaos.nodes import ChaosCluster
@@ -48,8 +48,8 @@ CYCLES = 4
 """A soak has so many, but none is shorter than an hour, if the soak is not."""
 RESTARTING_SHARE = 1 / 6
 """Of a cycle, at its start: faults that end processes are played then, and no other time, so that others live long."""
-WARM_UP_SECONDS, WARM_UP_SHARE = 900.0, 0.25
-"""Of each process, at most; and of a cycle, at most."""
+WARM_UP_SHARE = 0.25
+"""Of a cycle: what is not judged of each process, at most, and never more than WARM_UP_SECONDS."""
 STINT_SECONDS = 90.0
 PAUSE_SECONDS = 0.05
 INTERVALS = 1_500

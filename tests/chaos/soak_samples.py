@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chaos.growth import ALLOWANCES, Growth, Series, growth_of
+from chaos.growth import ALLOWANCES, WARM_UP_SECONDS, Growth, Series, growth_of
 
 
 @dataclass(slots=True)
@@ -56,17 +56,19 @@ def judge_samples(samples: Samples, *, warm_up_seconds: float) -> list[Growth]:
     Args:
         warm_up_seconds: the first of each life, which are not judged.
     """
-    found = []
+    found: list[Growth] = []
     for name, whose in samples.found:
         allowance = ALLOWANCES.get(name)
         if allowance is None:
             continue
-        lives = samples.lives(name, whose)
+        lives, grown = samples.lives(name, whose), len(found)
         for life, series in lives.items():
             who = f"{name} of {whose} (process {life})" if life or len(lives) > 1 else f"{name} of {whose}"
-            found.append(growth_of(who, series, allowance, warm_up_seconds=warm_up_seconds))
-        if len(lives) > 1:
+            growth = growth_of(who, series, allowance, warm_up_seconds=warm_up_seconds)
+            found += [] if growth is None else [growth]
+        if len(lives) > 1 and len(found) == grown:
             warm = [one for series in lives.values() for one in series if one[0] >= series[0][0] + warm_up_seconds]
             what = f"{name} of {whose}, over all its processes"
-            found.append(growth_of(what, warm, allowance, warm_up_seconds=0.0))
-    return [one for one in found if one is not None]
+            growth = growth_of(what, warm, allowance, warm_up_seconds=0.0, is_warm=warm_up_seconds >= WARM_UP_SECONDS)
+            found += [] if growth is None else [growth]
+    return found
