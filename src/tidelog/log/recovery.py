@@ -13,12 +13,13 @@ Kafka: `LogLoader`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, uuid_text
 from tidelog.base.ports import Disk, File, Rng
-from tidelog.log.compaction.cleaner_mark import CleanedMark
+from tidelog.log.compaction.cleaner_mark import MARK_FILE, CleanedMark
 from tidelog.log.compaction.cleaner_swap import Compaction
 from tidelog.log.config import INT64_MAX, LogConfig
 from tidelog.log.continuity import (
@@ -29,17 +30,18 @@ from tidelog.log.continuity import (
     holds_whole_batch,
     whole_batches,
 )
-from tidelog.log.files.aborted_segments import AbortedSegments
+from tidelog.log.files.aborted_segments import ABORTED_SEGMENTS_FILE, AbortedSegments
 from tidelog.log.files.checkpoint import format_partition_metadata, parse_partition_metadata
 from tidelog.log.files.index_file import CorruptIndexError
 from tidelog.log.files.leftovers import START_SUFFIX, SWAP_SUFFIX, clear_leftovers
-from tidelog.log.files.lineage_file import LineageFile, read_lineage
+from tidelog.log.files.lineage_file import LINEAGE_FILE, LineageFile, read_lineage
 from tidelog.log.files.transaction_index import AbortedEntry
 from tidelog.log.producer_state import ProducerStates
 from tidelog.log.recovery_report import RecoveryReport, TailTruncation
 from tidelog.log.segment import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
+    OFFSET_DIGITS,
     TRANSACTION_INDEX_SUFFIX,
     Segment,
     file_name,
@@ -95,7 +97,8 @@ class Recovery:
         self._mark = CleanedMark(disk, directory)
         self._gaps_end_offset = Offset(0)
         self._with_transaction_index: set[Offset] = set()
-        self._aborted_segments = AbortedSegments(disk, directory)
+        self._names = disk.list(directory)
+        self._aborted_segments = AbortedSegments(disk, directory, is_there=ABORTED_SEGMENTS_FILE in self._names)
         self._walked: set[Segment] = set()  # whose transaction index is not to be taken as it is
 
     def run(self, log_start_offset: Offset) -> RecoveredLog:
@@ -108,11 +111,13 @@ class Recovery:
             DiskError: the disk refused.
         """
         report = self._report
-        report.leftovers = clear_leftovers(self._disk, self._directory)
+        report.leftovers = clear_leftovers(self._disk, self._directory, self._names)
+        if report.leftovers:
+            self._names = self._disk.list(self._directory)
         self._read_mark()
         found = self._find_segments()
         try:
-            self._lineage = read_lineage(self._disk, self._directory)
+            self._lineage = read_lineage(self._disk, self._directory, is_there=LINEAGE_FILE in self._names)
         except CorruptLogError as error:
             report.lineage_rebuilt = str(error)
         for index, segment in enumerate(found):
@@ -126,7 +131,7 @@ class Recovery:
             for segment in reversed(found):
                 segment.remove()
             found.clear()
-        snapshots = ProducerSnapshots(self._disk, self._directory)
+        snapshots = ProducerSnapshots(self._disk, self._directory, self._names)
         is_new = not found
         if is_new:
             snapshots.remove_all()
@@ -159,7 +164,8 @@ class Recovery:
 
     def _read_mark(self) -> None:
         try:
-            self._mark.read()
+            if MARK_FILE in self._names:
+                self._mark.read()
         except CorruptLogError as error:
             self._report.mark_fault = str(error)
         is_unknown = self._report.mark_fault is not None or (self._config.is_compacted and not self._mark.is_known)
@@ -171,9 +177,8 @@ class Recovery:
             self._mark.set(log_end_offset)
 
     def _find_segments(self) -> list[Segment]:
-        names = self._disk.list(self._directory)
-        bases = [offset for name in names if (offset := parse_file_name(name, LOG_SUFFIX)) is not None]
-        for name in names:
+        bases = [offset for name in self._names if (offset := parse_file_name(name, LOG_SUFFIX)) is not None]
+        for name in self._names:
             for suffix in INDEX_SUFFIXES:
                 offset = parse_file_name(name, suffix)
                 if offset is not None and offset not in bases:
@@ -433,36 +438,43 @@ class Recovery:
         return True
 
 
-def lost_segments(disk: Disk, directory: str) -> list[Offset]:
+def lost_segments(names: Iterable[str]) -> list[Offset]:
     """The base offsets of segments of which an index is left alone, in order, before recovery removes it.
 
     Of a segment that is made the index comes last, and of one that goes it goes first: its log was lost. Of one that
     takes the place of others the log gets its name last.
 
-    Raises:
-        DiskError: the disk refused.
+    Args:
+        names: all that are in the directory of the log.
     """
-    names = disk.list(directory)
-    of_suffix = {
-        suffix: {offset for name in names if (offset := parse_file_name(name, suffix)) is not None}
-        for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES)
-    }
-    swapped = {offset for name in names if (offset := parse_file_name(name, LOG_SUFFIX + SWAP_SUFFIX)) is not None}
-    indexed = set().union(*(of_suffix[suffix] for suffix in INDEX_SUFFIXES))
-    return sorted(indexed - of_suffix[LOG_SUFFIX] - swapped)
+    indexed: set[Offset] = set()
+    there: set[Offset] = set()
+    for name in names:
+        suffix = name[OFFSET_DIGITS:]
+        if suffix in INDEX_SUFFIXES or suffix in (LOG_SUFFIX, LOG_SUFFIX + SWAP_SUFFIX):
+            offset = parse_file_name(name, suffix)
+            if offset is not None:
+                (indexed if suffix in INDEX_SUFFIXES else there).add(offset)
+    return sorted(indexed - there)
 
 
-def first_segment(disk: Disk, directory: str) -> Offset | None:
-    """The base offset of the first segment of a log that is not open; None if it has none. Raises DiskError."""
-    return min(
-        (base for name in disk.list(directory) if (base := parse_file_name(name, LOG_SUFFIX)) is not None), default=None
-    )
+def first_segment(names: Iterable[str]) -> Offset | None:
+    """The base offset of the first segment of a log that is not open; None if it has none.
+
+    Args:
+        names: all that are in its directory.
+    """
+    return min((base for name in names if (base := parse_file_name(name, LOG_SUFFIX)) is not None), default=None)
 
 
-def has_segment(disk: Disk, directory: str) -> bool:
-    """Whether a log that is not open has a file with records, or one that is about to be it. Raises DiskError."""
+def has_segment(names: Iterable[str]) -> bool:
+    """Whether a log that is not open has a file with records, or one that is about to be it.
+
+    Args:
+        names: all that are in its directory.
+    """
     suffixes = LOG_SUFFIX, LOG_SUFFIX + SWAP_SUFFIX, LOG_SUFFIX + START_SUFFIX
-    return any(parse_file_name(name, suffix) is not None for name in disk.list(directory) for suffix in suffixes)
+    return any(parse_file_name(name, suffix) is not None for name in names for suffix in suffixes)
 
 
 def set_aside_from(disk: Disk, directory: str, offset: Offset) -> list[str]:

@@ -44,19 +44,20 @@ RECENT_MAX = 256
 OFFSET_DELTA_MAX = 2**31 - 1
 
 _BASE_OFFSET = Struct(">q")
+OFFSET_DIGITS = 20
 
 
 def file_name(offset: int, suffix: str) -> str:
     """20 digits, so that names sort as offsets do."""
-    return f"{offset:020d}{suffix}"
+    return f"{offset:0{OFFSET_DIGITS}d}{suffix}"
 
 
 def parse_file_name(name: str, suffix: str) -> Offset | None:
     """The offset in a name that `file_name` made; None for any other."""
-    digits = name.removesuffix(suffix)
-    if name.endswith(suffix) and len(digits) == 20 and digits.isascii() and digits.isdigit():
-        return Offset(int(digits))
-    return None
+    if name[OFFSET_DIGITS:] != suffix:
+        return None
+    digits = name[:OFFSET_DIGITS]
+    return Offset(int(digits)) if len(digits) == OFFSET_DIGITS and digits.isascii() and digits.isdigit() else None
 
 
 class Segment:

@@ -23,10 +23,11 @@ class ProducerSnapshots:
 
     __slots__ = ("_directory", "_disk", "_offsets")
 
-    def __init__(self, disk: Disk, directory: str) -> None:
+    def __init__(self, disk: Disk, directory: str, names: Iterable[str]) -> None:
+        """`names` are all that are in the directory."""
         self._disk = disk
         self._directory = directory
-        found = (parse_file_name(name, SNAPSHOT_SUFFIX) for name in disk.list(directory))
+        found = (parse_file_name(name, SNAPSHOT_SUFFIX) for name in names)
         self._offsets = sorted(offset for offset in found if offset is not None)
 
     def _path(self, offset: Offset) -> str:

@@ -266,12 +266,12 @@ def test_a_swap_that_was_broken_off_is_completed_with_what_was_aborted() -> None
     disk.rename(f"{base}.log", f"{base}.log.swap")
     for suffix in (".index", ".timeindex", ".txnindex"):
         disk.rename(base + suffix, f"{base}{suffix}.cleaned")
-    assert lost_segments(disk, DIRECTORY) == []
+    assert lost_segments(disk.list(DIRECTORY)) == []
     log = open_log(disk)
     assert (entries_of(log), log.recovery.damages) == (known, [])
     log.close()
     disk.rename(f"{base}.log", f"{base}.log.swap")  # its indexes have their names already
-    assert lost_segments(disk, DIRECTORY) == []
+    assert lost_segments(disk.list(DIRECTORY)) == []
     assert entries_of(open_log(disk)) == known
 
 

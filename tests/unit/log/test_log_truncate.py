@@ -175,7 +175,7 @@ def test_a_log_that_was_to_start_anew_as_the_process_ended_has_not_lost_all_its_
         disk.crash()
         if power_seed is not None:
             disk.lose_power(Random(100 * stop_at + power_seed))
-        assert has_segment(disk, DIRECTORY), f"killed at change {stop_at}"
+        assert has_segment(disk.list(DIRECTORY)), f"killed at change {stop_at}"
         again = open_log(disk, clean=False, segment_size_bytes=3 * SIZE)
         assert again.recovery.truncation is None
         assert again.recovery.damages == []
@@ -204,7 +204,7 @@ def test_a_start_anew_that_was_announced_is_completed_however_often_that_is_inte
         try:
             log = open_log(disk, clean=False)
         except KilledError:
-            assert has_segment(disk, DIRECTORY)
+            assert has_segment(disk.list(DIRECTORY))
             disk.lose_power(Random(stop_at))
             stop_at += 1
             continue

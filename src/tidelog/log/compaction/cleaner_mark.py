@@ -51,10 +51,9 @@ class CleanedMark:
         self.is_known = False
 
     def read(self) -> None:
-        """Take over the file, if there is one. Raises `CorruptLogError`: there is, and it cannot be read."""
-        if self._disk.exists(self._path):
-            self.end_offset = parse_mark(self._disk.read_bytes(self._path), self._path)
-            self.is_known = True
+        """Take over the file, which is there. Raises `CorruptLogError`: it cannot be read."""
+        self.end_offset = parse_mark(self._disk.read_bytes(self._path), self._path)
+        self.is_known = True
 
     def set(self, end_offset: Offset) -> None:
         """Move it, and sync that. Raises `DiskError`: it is as it was."""

@@ -31,12 +31,12 @@ class AbortedSegments:
         listed: what the file says; empty if it is missing or cannot be read.
     """
 
-    def __init__(self, disk: Disk, directory: str) -> None:
-        """Read it. Raises DiskError."""
+    def __init__(self, disk: Disk, directory: str, *, is_there: bool) -> None:
+        """Read it, if it is there. Raises DiskError."""
         self._disk = disk
         self._path = f"{directory}/{ABORTED_SEGMENTS_FILE}"
         self.listed: frozenset[Offset] = frozenset()
-        if disk.exists(self._path):
+        if is_there:
             self.listed = _parse(disk.read_bytes(self._path))
 
     def keep(self, base_offsets: Iterable[Offset]) -> None:

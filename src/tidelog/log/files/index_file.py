@@ -12,6 +12,7 @@ Kafka: `AbstractIndex`.
 
 from __future__ import annotations
 
+import errno
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -72,9 +73,12 @@ class IndexFile:
         Raises:
             CorruptIndexError: it is missing, or does not hold whole entries.
         """
-        if not self._disk.exists(self.path):
-            raise CorruptIndexError(f"{self.path}: missing")
-        size = self._open().size()
+        try:
+            size = self._open().size()
+        except DiskError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            raise CorruptIndexError(f"{self.path}: missing") from None
         if size % self._entry.size:
             raise CorruptIndexError(f"{self.path}: {size} bytes are not whole entries of {self._entry.size}")
         self._tail.clear()

@@ -23,15 +23,20 @@ TEMPORARY_SUFFIX = ".tmp"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 START_SUFFIX = ".start"
+LEFT_SUFFIXES = (DELETED_SUFFIX, TEMPORARY_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, START_SUFFIX)
 
 
-def clear_leftovers(disk: Disk, directory: str) -> list[str]:
+def clear_leftovers(disk: Disk, directory: str, names: Sequence[str]) -> list[str]:
     """Finish or undo what was under way. Returns the names that were dealt with, as they were.
+
+    Args:
+        names: all that are in the directory.
 
     Raises:
         DiskError: the disk refused; to be tried again, since every step may be repeated.
     """
-    names = disk.list(directory)
+    if not any(name.endswith(LEFT_SUFFIXES) for name in names):
+        return []
     started = next((name for name in names if _log_offset(name, START_SUFFIX) is not None), None)
     if started is not None:
         names = _start_anew(disk, directory, names)

@@ -17,10 +17,14 @@ from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 LINEAGE_FILE = "leader-epoch-checkpoint"
 
 
-def read_lineage(disk: Disk, directory: str) -> LeaderEpochLineage:
-    """What the file says. Raises `CorruptLogError`: it is missing, or was never written so."""
+def read_lineage(disk: Disk, directory: str, *, is_there: bool | None = None) -> LeaderEpochLineage:
+    """What the file says. Raises `CorruptLogError`: it is missing, or was never written so.
+
+    Args:
+        is_there: whether there is a file, for who has listed the directory.
+    """
     path = f"{directory}/{LINEAGE_FILE}"
-    if not disk.exists(path):
+    if not (disk.exists(path) if is_there is None else is_there):
         raise CorruptLogError(f"{path}: missing")
     try:
         text = disk.read_bytes(path).decode()

@@ -485,8 +485,7 @@ class Broker:
             [(partition.log, one.state.leader_epoch) for one, partition in to_lead]
         )
         topics = {one.topic_partition.topic for one, _ in to_lead}
-        in_force = self._files.in_force(image)
-        settings = {topic: in_force.replication_settings(topic) for topic in topics}
+        settings = self._files.in_force(image).replication_settings_of(topics)
         async for (one, partition), error in in_turns(zip(to_lead, errors, strict=True)):
             if not self._may_serve(partition):
                 continue  # meanwhile its directory failed, or it was told to stop

@@ -9,9 +9,9 @@ As Kafka's DynamicBrokerConfig and its reconfigurables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tidelog.base.ids import BrokerId
 from tidelog.log import LogConfig
@@ -21,6 +21,8 @@ from tidelog.metadata.configs.cluster import BROKER_SESSION_TIMEOUT_MS, REPLICA_
 from tidelog.metadata.configs.min_insync import min_insync_replicas
 from tidelog.replica import ReplicationSettings
 from tidelog.server.settings.log_settings import log_config
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,27 @@ class SettingsInForce:
     def log_config(self, topic: str) -> LogConfig:
         """Of a topic's logs at this broker."""
         return log_config(topic_values(self.topic_configs(topic), self.broker), self.broker)
+
+    def log_configs(self, topics: Iterable[str]) -> dict[str, LogConfig]:
+        """Of the logs of several topics."""
+        return self._of_each(topics, self.log_config)
+
+    def replication_settings_of(self, topics: Iterable[str]) -> dict[str, ReplicationSettings]:
+        """Of the replication of several topics."""
+        return self._of_each(topics, self.replication_settings)
+
+    def _of_each(self, topics: Iterable[str], of: Callable[[str], T]) -> dict[str, T]:
+        """Topics for which nothing was set, mostly all of them, share one value: it says the same of each."""
+        found: dict[str, T] = {}
+        shared: T | None = None
+        for topic in topics:
+            if self.topic_configs(topic):
+                found[topic] = of(topic)
+                continue
+            if shared is None:
+                shared = of(topic)
+            found[topic] = shared
+        return found
 
     def replication_settings(self, topic: str) -> ReplicationSettings:
         """Of the replication of a topic that is led here."""

@@ -6,7 +6,7 @@ Kafka: none; there a log that is gone is made anew.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from tidelog.base.ids import Offset, TopicPartition
@@ -69,10 +69,11 @@ class LogLosses:
             return LogLoss("records of it were found to be gone", is_whole=True)
         if self._evidence.previous.broker_epoch is None or replica in self._accepted or not self._disk.exists(path):
             return None
+        names = self._disk.list(path)
         may_be_listed = replica in self._listed or (self._listed.is_lost and not is_new)
-        if may_be_listed and not has_segment(self._disk, path):
+        if may_be_listed and not has_segment(names):
             return LogLoss("no file of it with records is left", is_whole=True)
-        lost_from = self._lost_from(topic_partition)
+        lost_from = self._lost_from(topic_partition, names)
         return None if lost_from is None else LogLoss(f"the file of records from offset {lost_from} on is gone")
 
     def end_before(self, topic_partition: TopicPartition, *, is_only_replica: bool) -> None:
@@ -85,7 +86,8 @@ class LogLosses:
             DiskError: the disk refused.
         """
         path = self._directory.log_path(topic_partition)
-        lost_from = self._lost_from(topic_partition, knows_beginning=not is_only_replica)
+        names = self._disk.list(path) if self._disk.exists(path) else []
+        lost_from = self._lost_from(topic_partition, names, knows_beginning=not is_only_replica)
         kept = [] if lost_from is None else set_aside_from(self._disk, path, lost_from)
         if kept:
             logger.warning(
@@ -93,19 +95,21 @@ class LogLosses:
                 *(topic_partition, lost_from, ", ".join(kept)),
             )
 
-    def _lost_from(self, topic_partition: TopicPartition, *, knows_beginning: bool = True) -> Offset | None:
+    def _lost_from(
+        self, topic_partition: TopicPartition, names: Sequence[str], *, knows_beginning: bool = True
+    ) -> Offset | None:
         """Where the first segment began that is gone from a log that lies here, as far as can be told.
 
         Its indexes tell, if they are left. The first one is gone, too, where the log was noted to start below the
         first that is there: no segment goes before that start is noted.
+
+        Args:
+            names: all that are in its directory.
         """
-        path = self._directory.log_path(topic_partition)
-        if not self._disk.exists(path):
-            return None
-        lost = lost_segments(self._disk, path)
+        lost = lost_segments(names)
         if knows_beginning and self._checkpoints.were_log_starts_noted:
             started_at = self._checkpoints.log_start(topic_partition)
-            first = first_segment(self._disk, path)
+            first = first_segment(names)
             if started_at is not None and first is not None and started_at < first:
                 lost.append(started_at)
         return min(lost, default=None)

@@ -65,8 +65,7 @@ class LogOpening:
         Returns:
             LostLogError for a log that is gone, or the end of it; None for one that is not to be made yet.
         """
-        settings = self._files.in_force(image)
-        configs = {topic: settings.log_config(topic) for topic in {each.topic_partition.topic for each in wanted}}
+        configs = self._files.in_force(image).log_configs({each.topic_partition.topic for each in wanted})
         placed = await self._executor.run(
             partial(self._files.log_dir_assignment.place, wanted, image, configs, makes=makes)
         )

@@ -181,7 +181,7 @@ class MetadataFiles:
     def _open_log(self, *, now_ms: int) -> Log:
         """Raises CorruptLogError: as `Log.open`, and where committed metadata is gone or damaged; and DiskError."""
         path = self._directory.log_path(CLUSTER_METADATA)
-        lost = lost_segments(self._disk, path) if self._disk.exists(path) else []
+        lost = lost_segments(self._disk.list(path)) if self._disk.exists(path) else []
         if lost:
             raise CorruptLogError(
                 f"{path}: the file of metadata from offset {lost[0]} on is gone, its index is there. Put back a copy "
