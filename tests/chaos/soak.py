@@ -126,9 +126,13 @@ class Soak:
             sampler = Sampler(cluster, load, samples, self._clock.interval_seconds)
             ends.callback(sampler.close)
             sampler.start()
-            wrong += self._play_stints(cluster, network)
-            print(f"{sampler.scrapes} scrapes, {sampler.unanswered} without an answer; {load.refused} records refused")
+            stint = self._play_stints(cluster, network)
+            load.close()  # while there is somebody to answer it
             sampler.check()
+            print(f"{sampler.scrapes} scrapes, {sampler.unanswered} without an answer; {load.refused} records refused")
+            if not stint.row.error:
+                self._play(stint, stint.check_stopped)
+            wrong += [stint.row.summary()] if stint.row.error else []
         growths = judge_samples(samples, warm_up_seconds=self._clock.warm_up_seconds)
         wrong += map(str, growths)
         self._write(samples, growths)
@@ -137,8 +141,8 @@ class Soak:
         print(f"{len(wrong)} things wrong" if wrong else "nothing is lost, and nothing grows", flush=True)
         return int(bool(wrong))
 
-    def _play_stints(self, cluster: ChaosCluster, network: Network | None) -> list[str]:
-        """Until the time is up, or something is wrong: what."""
+    def _play_stints(self, cluster: ChaosCluster, network: Network | None) -> Round:
+        """Until the time is up, or something is wrong. Returns the last one."""
         began, number, stint = time.monotonic(), 0, None
         while (left := self._clock.seconds - (time.monotonic() - began)) > 0:
             if stint is not None:
@@ -163,9 +167,7 @@ class Soak:
             print(row.summary(), flush=True)
             shutil.rmtree(home)
         assert stint is not None
-        if not stint.row.error:
-            self._play(stint, stint.check_stopped)
-        return [stint.row.summary()] if stint.row.error else []
+        return stint
 
     def _play(self, stint: Round, part: Callable[[], None]) -> None:
         try:

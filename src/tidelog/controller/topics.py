@@ -56,6 +56,7 @@ def decide_create_topics(
     entries_of: dict[
         frozenset[tuple[str, str]], tuple[EffectiveConfig, ...]
     ] = {}  # most topics set the same, or nothing
+    is_unset_right = False  # whether what a topic takes from its broker was checked already
     for topic in topics:
         try:
             if counts[topic.name] > 1:
@@ -66,7 +67,8 @@ def decide_create_topics(
                     f"the request asks for {partitions_in_all} partitions; {PARTITIONS_PER_REQUEST_MAX} is the limit",
                 )
             _check_name(metadata, topic.name, names_taken, taken)
-            configs = _check_configs(topic, broker)
+            configs = _check_configs(topic, broker) if topic.configs or not is_unset_right else {}
+            is_unset_right = is_unset_right or not topic.configs
             assignments = _assign(metadata, settings, topic, rng)
             if topic.name not in INTERNAL_TOPICS:
                 room.take(len(assignments))

@@ -19,7 +19,7 @@ Kafka: `LogManager`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
 
 from tidelog.base.errors import CorruptLogError
@@ -130,9 +130,13 @@ class LogDirectory:
             self.faults.append(str(error))
             return None
 
-    def write_replica_list(self, replicas: Iterable[ListedReplica], found_lost: Collection[ListedReplica]) -> None:
-        """Replace the file; synced when this returns."""
-        self._disk.write_atomically(f"{self.path}/{REPLICA_LIST_FILE}", format_replica_list(replicas, found_lost))
+    def write_replica_list(self, lines: Collection[str], found_lost: Collection[ListedReplica]) -> None:
+        """Replace the file; synced when this returns.
+
+        Args:
+            lines: of the replicas that are not lost (`entry_lines`).
+        """
+        self._disk.write_atomically(f"{self.path}/{REPLICA_LIST_FILE}", format_replica_list(lines, found_lost))
 
     # Checkpoints.
 

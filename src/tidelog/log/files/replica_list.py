@@ -27,13 +27,15 @@ LOST = "lost"
 ListedReplica = tuple[TopicId, PartitionIndex]
 
 
-def format_replica_list(replicas: Iterable[ListedReplica], found_lost: Collection[ListedReplica] = ()) -> bytes:
-    """The file, sorted."""
-    lines = sorted(
-        f"{uuid_text(topic_id)} {index}" for topic_id, index in replicas if (topic_id, index) not in found_lost
-    )
-    lines += sorted(f"{uuid_text(topic_id)} {index} {LOST}" for topic_id, index in found_lost)
-    return "\n".join((REPLICA_LIST_VERSION, str(len(lines)), *lines, "")).encode()
+def entry_lines(replicas: Iterable[ListedReplica]) -> list[str]:
+    """The lines of replicas that are not lost, sorted: who adds a few to many need not make all of them again."""
+    return sorted(f"{uuid_text(topic_id)} {index}" for topic_id, index in replicas)
+
+
+def format_replica_list(lines: Collection[str], found_lost: Collection[ListedReplica] = ()) -> bytes:
+    """The file, of the lines of those that are not lost, and of those that are."""
+    lost = [f"{line} {LOST}" for line in entry_lines(found_lost)]
+    return "\n".join((REPLICA_LIST_VERSION, str(len(lines) + len(lost)), *lines, *lost, "")).encode()
 
 
 def parse_replica_list(data: bytes, path: str) -> tuple[Set[ListedReplica], Set[ListedReplica]]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tidelog.base.invariant import invariant
 from tidelog.log.directory import LogDirectory
-from tidelog.log.files.replica_list import ListedReplica
+from tidelog.log.files.replica_list import ListedReplica, entry_lines
 
 
 class ListedReplicas:
@@ -28,6 +28,7 @@ class ListedReplicas:
         self._directory = directory
         self._found = found
         self._replicas: set[ListedReplica] = set()
+        self._lines: list[str] | None = None  # of all of them, as they were written last
         self._lock = threading.Lock()
 
     def read(self) -> None:
@@ -72,10 +73,24 @@ class ListedReplicas:
 
     def _replace(self, replicas: set[ListedReplica], found_lost: set[ListedReplica]) -> None:
         if self.is_lost:
-            self._replicas, self.found_lost = replicas, found_lost  # see `renew`: a file would say that it names all
+            self._replicas, self.found_lost, self._lines = (
+                replicas,
+                found_lost,
+                None,
+            )  # see `renew`: a file would say that it names all
         elif (replicas, found_lost) != (self._replicas, self.found_lost):
             self._write(replicas, found_lost)
 
     def _write(self, replicas: set[ListedReplica], found_lost: set[ListedReplica]) -> None:
-        self._directory.write_replica_list(replicas, found_lost)
+        lines = self._lines_of(replicas, found_lost)
+        self._directory.write_replica_list(lines, found_lost)
         self._replicas, self.found_lost = replicas, found_lost
+        self._lines = None if found_lost else lines
+
+    def _lines_of(self, replicas: set[ListedReplica], found_lost: set[ListedReplica]) -> list[str]:
+        """Those of the last time and of what came since, where nothing went: topics come a few at a time."""
+        if self._lines is not None and not found_lost:
+            added = replicas - self._replicas
+            if len(replicas) == len(self._replicas) + len(added):
+                return sorted([*self._lines, *entry_lines(added)])
+        return entry_lines(replicas - found_lost)
