@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -13,6 +13,7 @@ from tidelog.coordinator.transactions import TransactionState
 from tidelog.server.groups.group_lags import MeasuredLags
 from tidelog.server.observe.metric_families import counter, gauge, gauges
 from tidelog.server.settings.metrics import OTHER_TOPICS
+from tidelog.server.transport.turns import in_turns
 
 if TYPE_CHECKING:
     from tidelog.server.observe.observed_node import ObservedNode
@@ -130,7 +131,7 @@ def about_share_groups(node: ObservedNode) -> Iterator[Metric]:
 # Transactions.
 
 
-def about_transactions(node: ObservedNode) -> Iterator[Metric]:
+async def about_transactions(node: ObservedNode) -> AsyncIterator[Metric]:
     serving = refusing = markers = 0
     states = dict.fromkeys(SHOWN_STATES, 0)
     for one in node.transactions.here:
@@ -173,7 +174,7 @@ def about_transactions(node: ObservedNode) -> Iterator[Metric]:
     )
     unstable = late = 0
     oldest_ms = node.clock.wall_ms() - node.transactions.timeout_ms_max - LATE_MS
-    for partition in node.broker.partitions:
+    async for partition in in_turns(node.broker.partitions):
         if partition.replica is not None:
             unstable += partition.last_stable_offset < partition.high_watermark
             started_ms = partition.log.producers.oldest_transaction_started_ms

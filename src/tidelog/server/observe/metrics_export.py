@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import ProcessCollector
@@ -29,6 +29,7 @@ from tidelog.server.quorum.living_voters import known_voters
 from tidelog.server.settings.metrics import BUCKET_SHIFT, NodeMetrics, RequestTimes
 from tidelog.server.transport.closed import Closed
 from tidelog.server.transport.connections import Refused
+from tidelog.server.transport.turns import in_turns
 
 if TYPE_CHECKING:
     from tidelog.base.ids import BrokerId
@@ -54,8 +55,8 @@ class _Families:
         return self._families
 
 
-def collect(node: ObservedNode, room: Mapping[str, tuple[int, int]]) -> _Families:
-    """Everything about a node, at this moment. To be called on its event loop.
+async def collect(node: ObservedNode, room: Mapping[str, tuple[int, int]]) -> _Families:
+    """Everything about a node, in turns: what is counted of each partition is so at about this moment.
 
     Args:
         room: (total, usable) bytes where each log directory lies, as far as the disks have said.
@@ -66,21 +67,21 @@ def collect(node: ObservedNode, room: Mapping[str, tuple[int, int]]) -> _Familie
         *_about_node(node),
         *_about_requests(metrics),
         *_about_connections(node),
-        *_about_topics(node, metrics),
-        *_about_partitions(node),
+        *[family async for family in _about_topics(node, metrics)],
+        *[family async for family in _about_partitions(node)],
         *_about_metadata(node),
         *_about_quorum(node),
         *about_groups(node),
         *about_lags(node),
         *about_share_groups(node),
-        *about_transactions(node),
+        *[family async for family in about_transactions(node)],
         *about_limits(node),
         *about_quotas(node),
         *_about_disks(node, metrics, room),
         *_about_machine(metrics),
     ]
     if node.config.metrics_partitions_enable:
-        families += _about_each_partition(node)
+        families += [family async for family in _about_each_partition(node)]
     return _Families(families)
 
 
@@ -236,12 +237,12 @@ def _about_connections(node: ObservedNode) -> Iterator[Metric]:
 # Topics.
 
 
-def _about_topics(node: ObservedNode, metrics: NodeMetrics) -> Iterator[Metric]:
+async def _about_topics(node: ObservedNode, metrics: NodeMetrics) -> AsyncIterator[Metric]:
     image = node.image
     metrics.topics.keep(image.topics_by_name)
     columns: list[defaultdict[str, float]] = [defaultdict(float) for _ in range(5)]
     produced_bytes, produced_batches, appended, deleted, sizes = columns
-    for partition in node.broker.partitions:
+    async for partition in in_turns(node.broker.partitions):
         label = metrics.topics.label(partition.topic_partition.topic)
         log = partition.log
         produced_bytes[label] += partition.produced_bytes
@@ -288,10 +289,10 @@ def _by_label(
 # Partitions.
 
 
-def _about_partitions(node: ObservedNode) -> Iterator[Metric]:
+async def _about_partitions(node: ObservedNode) -> AsyncIterator[Metric]:
     led = under_replicated = under_min_isr = at_min_isr = cut_off = moving = left_bytes = lag_max = 0
     partitions = node.broker.partitions
-    for partition in partitions:
+    async for partition in in_turns(partitions):
         replica = partition.replica
         if replica is None:
             continue
@@ -307,9 +308,11 @@ def _about_partitions(node: ObservedNode) -> Iterator[Metric]:
         at_min_isr += in_sync == needed
         cut_off += replica.silence.is_cut_off
         lag_max = max(lag_max, replica.followers.lag_max(replica.log_end_offset))
-    states = [state for topic in node.image.topics_by_id.values() for state in topic.partitions]
-    leaderless = sum(state.leader is None for state in states)
-    unpreferred = sum(state.leader not in (None, state.replicas[0]) for state in states)
+    leaderless = unpreferred = 0
+    async for topic in in_turns(node.image.topics_by_id.values()):
+        for state in topic.partitions:
+            leaderless += state.leader is None
+            unpreferred += state.leader not in (None, state.replicas[0])
     replication = node.broker.replication
     yield gauge("tidelog_partitions", "Replicas that are online here.", len(partitions))
     yield gauge("tidelog_partitions_led", "Partitions that this node leads.", led)
@@ -347,7 +350,7 @@ def _bytes_left(partition: Partition, replica: LeaderReplica, broker: BrokerId) 
     return partition.log.segments.size_bytes_from(partition.log.log_start_offset if end_offset is None else end_offset)
 
 
-def _about_each_partition(node: ObservedNode) -> Iterator[Metric]:
+async def _about_each_partition(node: ObservedNode) -> AsyncIterator[Metric]:
     def rows(name: str, doc: str) -> GaugeMetricFamily:
         return GaugeMetricFamily(name, doc, labels=["topic", "partition"])
 
@@ -362,7 +365,7 @@ def _about_each_partition(node: ObservedNode) -> Iterator[Metric]:
     def in_order(partition: Partition) -> tuple[str, int]:
         return partition.topic_partition.topic, partition.topic_partition.partition
 
-    for partition in sorted(node.broker.partitions, key=in_order):
+    async for partition in in_turns(sorted(node.broker.partitions, key=in_order)):
         labels = [partition.topic_partition.topic, str(partition.topic_partition.partition)]
         log = partition.log
         size.add_metric(labels, log.segments.size_bytes)
@@ -373,7 +376,8 @@ def _about_each_partition(node: ObservedNode) -> Iterator[Metric]:
         if partition.replica is not None:
             isr.add_metric(labels, len(partition.replica.isr))
             last_stable.add_metric(labels, partition.last_stable_offset)
-    yield from (size, segments, start, end, high_watermark, last_stable, isr)
+    for family in (size, segments, start, end, high_watermark, last_stable, isr):
+        yield family
 
 
 # The cluster's metadata.

@@ -143,7 +143,7 @@ class MetricsListener:
         export = await self._executor.run(_load_export)
         await self._look_at_disks()
         await self._measure_lags()
-        families = export.collect(self._node, self._room)
+        families = await export.collect(self._node, self._room)
         return await self._executor.run(lambda: export.write_down(families, accepted))
 
     async def _look_at_disks(self) -> None:
