@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +13,7 @@ from support.fixtures.transactions import abort, send
 from tidelog.coordinator.transactions import TransactionFacts
 from tidelog.server.observe.coordinator_metrics import LATE_MS, about_transactions
 from tidelog.server.transactions.transaction_coordinators import TransactionCoordinators
+from tidelog.server.transport.turns import TURN_SIZE
 
 TIMEOUT_MS_MAX = 60_000
 
@@ -23,8 +26,13 @@ def gauges(partitions: list[Any], *, later_ms: int) -> dict[str, float]:
         clock=SimpleNamespace(wall_ms=lambda: NOW_MS + later_ms),
         broker=SimpleNamespace(partitions=partitions),
     )
-    samples = [sample for family in about_transactions(node) for sample in family.samples if not sample.labels]
-    return {sample.name: sample.value for sample in samples}
+
+    async def collect() -> dict[str, float]:
+        families = [family async for family in about_transactions(node)]
+        samples = [sample for family in families for sample in family.samples if not sample.labels]
+        return {sample.name: sample.value for sample in samples}
+
+    return asyncio.run(collect())
 
 
 def test_a_transaction_is_late_once_no_coordinator_ends_it_any_more() -> None:
@@ -42,6 +50,28 @@ def test_a_transaction_is_late_once_no_coordinator_ends_it_any_more() -> None:
     assert gauges([partition], later_ms=late_ms + 1)[late] == 1
     abort(log, 2)
     assert gauges([partition], later_ms=late_ms + 1)[late] == 0
+
+
+def test_others_have_their_turns_while_many_partitions_are_counted() -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    class Partitions:
+        """So many that none of them leads; others begin with the first."""
+
+        def __iter__(self) -> Iterator[Any]:
+            self.task = asyncio.ensure_future(others())
+            yield from [SimpleNamespace(replica=None)] * (10 * TURN_SIZE)
+            self.task.cancel()
+
+    partitions: Any = Partitions()
+    assert gauges(partitions, later_ms=0)["tidelog_partitions_unstable"] == 0
+    assert turns >= 8
 
 
 def test_what_coordinators_did_is_counted_on_when_they_are_no_more() -> None:
