@@ -35,6 +35,9 @@ CREATE_TIME, LOG_APPEND_TIME = 0, 1
 _INT32_MAX = 0x7FFFFFFF
 _CAPACITY_FIRST = 64
 
+_KEPT_SIZE_BYTES_MAX = 4 * 1024 * 1024
+"""Of storage that is used again."""
+
 
 class ColumnBuffers(NamedTuple):
     """Columns of `row_count` rows; None for those that are not wanted, or that no row has a value in."""
@@ -97,14 +100,22 @@ class _Column:
         """The first `items` as bytes, which are now the caller's."""
         return memoryview(self._storage)[: items * self._item_size]
 
+    def is_worth_keeping(self, items: int) -> bool:
+        """Whether a copy of the first `items` costs less than new storage, which is filled with zeros first."""
+        size = len(self._storage)
+        return 4 * items * self._item_size <= size <= _KEPT_SIZE_BYTES_MAX
+
 
 class _BinaryColumn:
     __slots__ = ("data", "null_count", "offsets", "validity")
 
     def __init__(self) -> None:
+        self.data = _Column("B", 1)
+        self._start()
+
+    def _start(self) -> None:
         self.offsets = _Column("i", 4)
         self.validity = _Column("B", 1, starts_set=True)
-        self.data = _Column("B", 1)
         self.null_count = 0
 
     def used(self, rows: int) -> int:
@@ -125,13 +136,23 @@ class _BinaryColumn:
             bits[rows >> 3] |= 0xFF << (rows & 7) & 0xFF
 
     def take(self, rows: int, name: str) -> dict[str, Any]:
-        """The column as `ColumnBuffers` names its parts."""
-        return {
+        """The column as `ColumnBuffers` names its parts. They are the caller's; the column is empty again.
+
+        Each batch has room for all of its bytes in each column, so that short keys and absent headers use little of it.
+        """
+        used = self.used(rows)
+        is_kept = self.data.is_worth_keeping(used)
+        data = self.data.take(used)
+        taken = {
             f"{name}_offsets": self.offsets.take(rows + 1),
             f"{name}_validity": self.validity.take((rows + 7) // 8) if self.null_count else None,
-            f"{name}_data": self.data.take(self.used(rows)),
+            f"{name}_data": memoryview(bytes(data)) if is_kept else data,
             f"{name}_null_count": self.null_count,
         }
+        if not is_kept:
+            self.data = _Column("B", 1)
+        self._start()
+        return taken
 
 
 class Columns:
@@ -160,6 +181,10 @@ class Columns:
         unknown = self._projection.difference(COLUMNS)
         if unknown:
             raise ValueError(f"there is no column {', '.join(sorted(unknown))}: there are {', '.join(COLUMNS)}")
+        self._keys = _BinaryColumn() if "key" in self._projection else None
+        self._values = _BinaryColumn() if "value" in self._projection else None
+        self._header_keys = _BinaryColumn()
+        self._header_values = _BinaryColumn()
         self._start()
 
     def _start(self) -> None:
@@ -168,13 +193,7 @@ class Columns:
         self._timestamps = _Column("q", 8) if "timestamp" in wanted else None
         self._leader_epochs = array("i") if "leader_epoch" in wanted else None
         self._timestamp_types = array("i") if "timestamp_type" in wanted else None
-        self._keys = _BinaryColumn() if "key" in wanted else None
-        self._values = _BinaryColumn() if "value" in wanted else None
-        self._header_offsets: _Column | None = None
-        self._header_keys = _BinaryColumn()
-        self._header_values = _BinaryColumn()
-        if "headers" in wanted:
-            self._header_offsets = _Column("i", 4)
+        self._header_offsets = _Column("i", 4) if "headers" in wanted else None
         self.row_count = 0
         self.size_bytes = 0
         """Of the batches that were added, without compression."""

@@ -92,8 +92,11 @@ class RowsBuilder:
             return pa.repeat(self._partition, columns.row_count)
         if field.name == "timestamp":
             return _microseconds(column_of("timestamp", TIMESTAMP, columns), field.type)
+        # As in Spark's connector, a record without headers has null there.
+        if field.name == "headers" and not columns.header_count:
+            return pa.nulls(columns.row_count, field.type)
         array = column_of(_FROM_RECORDS[field.name], field.type, columns)
-        if field.name == "headers":  # as in Spark's connector, a record without headers has null there
+        if field.name == "headers":
             return pc.if_else(pc.equal(pc.list_value_length(array), 0), pa.scalar(None, field.type), array)
         if field.name == "leaderEpoch" and columns.row_count and pc.min(array).as_py() < 0:  # unknown to its leader
             return pc.if_else(pc.less(array, 0), pa.scalar(None, field.type), array)

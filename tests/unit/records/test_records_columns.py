@@ -215,6 +215,20 @@ def test_finishing_starts_anew_and_what_was_finished_stays() -> None:
         assert bytes(found.value_data or b"") == value * 100
 
 
+def test_short_keys_do_not_hold_the_room_of_the_whole_batch() -> None:
+    columns = Columns(["key", "value"])
+    finished = []
+    for key in (b"a", b"b"):
+        batch = build([(0, key, b"v" * 1_000, ())] * 100)
+        columns.append_batch(batch, 0, read_header(batch))
+        finished.append(columns.finish())
+    for found, key in zip(finished, (b"a", b"b"), strict=True):
+        assert isinstance(found.key_data, memoryview)
+        assert memoryview(found.key_data.obj).nbytes == 100
+        assert bytes(found.key_data) == key * 100
+        assert bytes(found.value_data or b"") == b"v" * 100_000
+
+
 def test_a_refused_batch_leaves_no_trace() -> None:
     good = build([(0, b"k", b"v", (("a", b"1"),))] * 3)
     many_nulls = build([(0, None, None, (("a", None),))] * 30)
