@@ -24,7 +24,7 @@ from tidelog.spark.plan import Range
 from tidelog.spark.planner import StreamPlanner, batch_ranges
 from tidelog.spark.pushdown import Wanted, wanted_by
 from tidelog.spark.rows import arrow_schema
-from tidelog.spark.workers import log_to_stderr, worded_errors
+from tidelog.spark.workers import log_to_stderr, spare_modules_from_collection, worded_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,3 +142,4 @@ def _read(partition: RangePartition, options: SourceOptions, schema: pa.Schema) 
 
     with worded_errors():
         yield from read_range(partition.piece, options, schema)
+    spare_modules_from_collection()  # all that reading needs is loaded by now

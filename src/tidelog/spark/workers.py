@@ -6,6 +6,7 @@ JVM beside them: what the planner prints is in the driver's log.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -35,6 +36,16 @@ def is_worker() -> bool:
     """Whether Spark started this process."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and spec.name.startswith("pyspark.")
+
+
+def spare_modules_from_collection() -> None:
+    """Leave what is loaded now out of garbage collections, once in a worker of Spark.
+
+    Spark collects garbage after each task of a worker it uses again. Each time that takes longer than reading a few
+    records does, for the sake of modules, which never become garbage.
+    """
+    if is_worker() and not gc.get_freeze_count():
+        gc.freeze()
 
 
 def log_to_stderr() -> None:
