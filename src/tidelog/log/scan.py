@@ -66,7 +66,16 @@ def scan_headers(
         window_bytes = BATCH_OVERHEAD if header.size_bytes >= LARGE_BATCH_BYTES else SCAN_WINDOW_BYTES
 
 
-def find_offset(file: File, position: int, end: int, offset: int, *, first_last_offset: int | None = None) -> int:
+def find_offset(
+    file: File,
+    position: int,
+    end: int,
+    offset: int,
+    *,
+    first_last_offset: int | None = None,
+    next_offset: int | None = None,
+    cleaned_end_offset: int | None = None,
+) -> int:
     """Where the first batch that holds `offset` or a higher one starts.
 
     Args:
@@ -75,13 +84,16 @@ def find_offset(file: File, position: int, end: int, offset: int, *, first_last_
         end: of the segment, exclusive.
         offset: what is looked for.
         first_last_offset: what the index says is the last offset of the batch at `position`.
+        next_offset: what the batch at `position` has to start with; None if that is not known.
+        cleaned_end_offset: up to here offsets may be missing, since compaction removed their records (exclusive). None
+            where nobody is to look whether batches follow each other.
 
     Returns:
         The position; `end` if all batches lie below `offset`.
 
     Raises:
         CorruptLogError: there is no batch where one should start, or not the one that the index promised: without
-            asking it again, no answer can be had from there.
+            asking it again, no answer can be had from there. Or a batch does not continue the one before.
     """
     if first_last_offset is not None and not 0 <= position < end:
         raise CorruptLogError(f"{file.path}: position {position}, of its index, is not in its {end} bytes")
@@ -92,11 +104,17 @@ def find_offset(file: File, position: int, end: int, offset: int, *, first_last_
         if at + _PLACE.size > len(window):
             start, at = position, 0
             window = read_place(file, position, min(LOOKUP_WINDOW_BYTES, end - position))
-        last_offset, size = _place(file, window, at, position)
+        base_offset, last_offset, size = _place(file, window, at, position)
         if first_last_offset is not None:
             if last_offset != first_last_offset:
                 raise CorruptLogError(f"{file.path}: the batch at {position} does not reach to {first_last_offset}")
             first_last_offset = None
+        if cleaned_end_offset is not None:
+            if next_offset is not None and not next_offset <= base_offset <= max(next_offset, cleaned_end_offset):
+                raise CorruptLogError(
+                    f"{file.path}: the batch at {position} has offset {base_offset} where {next_offset} comes next"
+                )
+            next_offset = last_offset + 1
         if last_offset >= offset:
             return position
         position += size
@@ -124,16 +142,16 @@ def find_boundary(file: File, position: int, limit: int) -> tuple[int, int]:
         if at + _PLACE.size > len(window):
             start, at = position, 0
             window = read_place(file, position, min(LOOKUP_WINDOW_BYTES, limit - position + _PLACE.size))
-        _, size = _place(file, window, at, position)
+        _, _, size = _place(file, window, at, position)
         if position + size > limit:
             return position, size
         position += size
 
 
-def _place(file: File, window: Buffer, at: int, position: int) -> tuple[int, int]:
-    """The last offset and the size of the batch at `at` of the window, which is `position` of the file."""
+def _place(file: File, window: Buffer, at: int, position: int) -> tuple[int, int, int]:
+    """First and last offset and size of the batch at `at` of the window, which is `position` of the file."""
     if at + _PLACE.size <= len(window):
         base_offset, length, magic, last_offset_delta = _PLACE.unpack_from(window, at)
         if magic == _MAGIC and length >= BATCH_OVERHEAD - _LENGTH_END and last_offset_delta >= 0:
-            return base_offset + last_offset_delta, length + _LENGTH_END
+            return base_offset, base_offset + last_offset_delta, length + _LENGTH_END
     raise CorruptLogError(f"{file.path}: no batch at position {position}")

@@ -21,7 +21,9 @@ from struct import Struct
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Buffer, Disk, File
+from tidelog.log.batch_chain import BatchChain
 from tidelog.log.config import LogConfig
+from tidelog.log.damage import Damage, DamagedRecordsError
 from tidelog.log.files.index_file import CorruptIndexError, sync_file
 from tidelog.log.index_repair import IndexRepair
 from tidelog.log.lookup import read_place, waiting
@@ -64,6 +66,7 @@ class Segment:
     """One segment. It knows its own batches; what they mean for the log is the log's affair.
 
     Attributes:
+        damages: stretches of the file that cannot be believed, by position; they are refused to readers.
         indexes: what is known of the batches without reading them.
         offset_max: the largest that an index entry can tell.
     """
@@ -79,6 +82,7 @@ class Segment:
         "_truncations",
         "base_offset",
         "created_ms",
+        "damages",
         "end_offset",
         "indexes",
         "is_retired",
@@ -106,6 +110,7 @@ class Segment:
         """Whether its files have other names by now, or are about to have."""
         self.indexes = SegmentIndexes(disk, self._index_paths(suffix), base_offset, config)
         self.offset_max = base_offset + OFFSET_DELTA_MAX
+        self.damages: tuple[Damage, ...] = ()
         self._repair = IndexRepair()
         self._truncations: list[int] = []
         self._recent_base_offset = base_offset
@@ -235,8 +240,13 @@ class Segment:
         """Whether the batch that holds `offset` is one of the last, whose places are known without reading."""
         return bool(self._recent_last_offsets) and offset >= self._recent_base_offset
 
-    def position_of(self, offset: int) -> int:
+    def position_of(self, offset: int, cleaned_end_offset: int | None = None) -> int:
         """Where the first batch that holds `offset` or a higher one starts; the size if there is none.
+
+        A damage counts as one batch, which holds all of its offsets.
+
+        Args:
+            cleaned_end_offset: where given, batches are compared with the one before; see `find_offset`.
 
         Raises:
             CorruptLogError: something between the nearest index entry and that batch is none.
@@ -247,7 +257,7 @@ class Segment:
             return self._recent_positions[index] if index < len(recent) else self.size_bytes
         if offset <= self.base_offset:
             return 0
-        return self._repair.look_up(self, lambda: self._find(offset))
+        return self._repair.look_up(self, lambda: self._find(offset, cleaned_end_offset))
 
     def position_of_time(self, timestamp: int, start_offset: int) -> int:
         """Where to begin looking for the first record of `timestamp` or later that is not below `start_offset`."""
@@ -259,13 +269,32 @@ class Segment:
             entry = self.indexes.times.entry_before(timestamp)
         return self.position_of(start_offset if entry is None else max(entry.last_offset, start_offset))
 
-    def _find(self, offset: int) -> int:
+    def _find(self, offset: int, cleaned_end_offset: int | None) -> int:
         nearest = self.indexes.offsets.batch_before(offset)
-        if nearest is None:
-            return find_offset(self.file, 0, self.size_bytes, offset)
-        return find_offset(self.file, nearest.position, self.size_bytes, offset, first_last_offset=nearest.last_offset)
+        position, last_offset, next_offset = 0, None, self.base_offset
+        if nearest is not None:
+            last_offset, position = nearest
+        end = self.size_bytes
+        for damage in self.damages:
+            if damage.start_offset <= offset < damage.end_offset:
+                return damage.position
+            if offset < damage.start_offset:
+                end = min(end, damage.position)
+            elif position < damage.end_position:
+                position, last_offset, next_offset = damage.end_position, None, damage.end_offset
+        return find_offset(
+            self.file,
+            position,
+            end,
+            offset,
+            first_last_offset=last_offset,
+            next_offset=None if last_offset is not None else next_offset,
+            cleaned_end_offset=cleaned_end_offset,
+        )
 
-    def read(self, offset: int, *, size_bytes_max: int, end_offset: int, at_least_one: bool) -> LogSlice | None:
+    def read(
+        self, offset: int, *, size_bytes_max: int, end_offset: int, at_least_one: bool, cleaned_end_offset: int
+    ) -> LogSlice | None:
         """Whole batches from the one that holds `offset` on; None if all lie below it.
 
         Args:
@@ -273,14 +302,42 @@ class Segment:
             size_bytes_max: of the slice.
             end_offset: exclusive. No batch that reaches beyond it is returned.
             at_least_one: the first batch may be larger than `size_bytes_max`.
+            cleaned_end_offset: up to here offsets may be missing, since compaction removed their records (exclusive).
+
+        Raises:
+            DamagedRecordsError: `offset` lies in a known damage.
+            CorruptLogError: something between the nearest index entry and that batch is none.
         """
-        start = self.position_of(offset)
+        is_recent = self.knows_place_of(offset)
+        start = self.position_of(offset, cleaned_end_offset)
         stop = self.size_bytes if end_offset >= self.end_offset else self.position_of(end_offset)
+        for damage in self.damages:
+            if damage.position <= start < damage.end_position:
+                raise DamagedRecordsError(self.path, damage)
+            if start < damage.position < stop:
+                stop = damage.position
         if stop - start > size_bytes_max:
             stop = self._repair.look_up(self, lambda: self._cut(start, size_bytes_max, at_least_one))
         if start == self.size_bytes:
             return None
-        return LogSlice(self.file, start, max(stop - start, 0), self._truncations, self.offset_at)
+        size_bytes = max(stop - start, 0)
+        if is_recent:
+            return LogSlice(self.file, start, size_bytes, self._truncations, self.offset_at)
+        chain = BatchChain(
+            self.path,
+            start,
+            None if start else self.base_offset,
+            end=(start + size_bytes, self.offset_at(start + size_bytes)) if size_bytes else None,
+            cleaned_end_offset=cleaned_end_offset,
+            on_rotten=self._on_rotten,
+        )
+        return LogSlice(self.file, start, size_bytes, self._truncations, self.offset_at, chain=chain)
+
+    def _on_rotten(self, position: int, start_offset: Offset | None, reason: str) -> None:
+        """Whoever was served found something: nobody is served from there on until it is located. On any thread."""
+        if start_offset is None or self.is_retired or any(one.end_position > position for one in self.damages):
+            return
+        self.damages = (*self.damages, Damage(position, self.size_bytes, start_offset, self.end_offset, reason))
 
     def _cut(self, start: int, size_bytes_max: int, at_least_one: bool) -> int:
         limit = start + max(size_bytes_max, 0)
@@ -294,6 +351,9 @@ class Segment:
         """The base offset of the batch that starts at `position`; the end offset at the end."""
         if position >= self.size_bytes:
             return self.end_offset
+        for damage in self.damages:
+            if position == damage.position:
+                return damage.start_offset
         return Offset(_BASE_OFFSET.unpack(read_place(self.file, position, _BASE_OFFSET.size))[0])
 
     # Repairing, cutting, leaving.
@@ -320,6 +380,7 @@ class Segment:
     def truncate(self, position: int, end_offset: Offset) -> None:
         """Truncate the file at `position`, where the batch that would have held `end_offset` starts or started."""
         self._truncations.append(position)
+        self.damages = tuple(one for one in self.damages if one.end_position <= position)
         self.is_synced = False
         self.file.truncate(position)
         self.size_bytes = position

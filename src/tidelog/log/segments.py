@@ -285,7 +285,11 @@ class Segments:
                 if segment is not self.active:
                     self._keep_warm(segment)
                 found = segment.read(
-                    offset, size_bytes_max=size_bytes_max, end_offset=end_offset, at_least_one=at_least_one
+                    offset,
+                    size_bytes_max=size_bytes_max,
+                    end_offset=end_offset,
+                    at_least_one=at_least_one,
+                    cleaned_end_offset=self.mark.end_offset,
                 )
                 if found is not None:
                     if not segment.knows_place_of(offset):

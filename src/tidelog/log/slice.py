@@ -11,6 +11,7 @@ from struct import Struct
 from tidelog.base.errors import TidelogError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Buffer, File
+from tidelog.log.batch_chain import BatchChain
 from tidelog.log.lookup import read_place
 
 PIECE_SIZE_BYTES_MAX = 1024 * 1024
@@ -32,7 +33,7 @@ class LogSlice:
     segment may meanwhile be closed, or deleted by retention: the slice reads on. Only truncation spoils it.
     """
 
-    __slots__ = ("_end_of_offsets", "_file", "_truncations", "_truncations_seen", "position", "size_bytes")
+    __slots__ = ("_chain", "_end_of_offsets", "_file", "_truncations", "_truncations_seen", "position", "size_bytes")
 
     def __init__(
         self,
@@ -41,6 +42,8 @@ class LogSlice:
         size_bytes: int,
         truncations: list[int],
         end_of_offsets: Callable[[int], Offset],
+        *,
+        chain: BatchChain | None = None,
     ) -> None:
         """Made by a segment.
 
@@ -48,8 +51,9 @@ class LogSlice:
             file: of the segment.
             position: where the first batch starts.
             size_bytes: up to the end of the last batch.
-            cuts: the segment's own list of the sizes to which it was truncated; it grows.
+            truncations: the segment's own list of the sizes to which it was truncated; it grows.
             end_of_offsets: tells, for a position where a batch ends, the offset that follows it.
+            chain: looks at each header that is read; None where nothing can have rotted.
         """
         self._file = file
         self.position = position
@@ -57,6 +61,7 @@ class LogSlice:
         self._truncations = truncations
         self._truncations_seen = len(truncations)
         self._end_of_offsets = end_of_offsets
+        self._chain = chain
 
     def __len__(self) -> int:
         return self.size_bytes
@@ -85,6 +90,7 @@ class LogSlice:
 
         Raises:
             StaleSliceError: the log was truncated below the end of the slice.
+            CorruptLogError: a batch among the bytes does not continue the one before.
             DiskError: the disk refused.
         """
         size = min(size, self.size_bytes - position)
@@ -92,6 +98,8 @@ class LogSlice:
             return b""
         data = self._file.read_at(self.position + position, size)
         self._check(len(data), size)
+        if self._chain is not None:
+            self._chain.follow(data, self.position + position)
         return data
 
     def read_cached(self, position: int, size: int) -> Buffer | None:
@@ -102,6 +110,8 @@ class LogSlice:
         data = self._file.read_cached_at(self.position + position, size)
         if data is not None:
             self._check(len(data), size)
+            if self._chain is not None:
+                self._chain.follow(data, self.position + position)
         return data
 
     def look_up(self, position: int, size: int) -> Buffer:
@@ -113,7 +123,9 @@ class LogSlice:
 
     def part(self, position: int, size_bytes: int) -> LogSlice:
         """A part of this slice, of whole batches: the caller knows where they begin and end."""
-        part = LogSlice(self._file, self.position + position, size_bytes, self._truncations, self._end_of_offsets)
+        start = self.position + position
+        chain = None if self._chain is None else self._chain.anew(start)
+        part = LogSlice(self._file, start, size_bytes, self._truncations, self._end_of_offsets, chain=chain)
         part._truncations_seen = self._truncations_seen
         return part
 

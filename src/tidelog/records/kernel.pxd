@@ -37,6 +37,12 @@ cdef int _check_region(
 cdef int _check_end(Py_ssize_t position, Py_ssize_t end, Py_ssize_t record_count) except -1
 
 @cython.locals(
+    size=cython.Py_ssize_t, index=cython.Py_ssize_t, base_offset=cython.longlong, length=cython.longlong,
+    delta=cython.longlong, before=cython.Py_ssize_t, before_offset=cython.longlong,
+)
+cpdef follow_offsets(const unsigned char[::1] data, Py_ssize_t position, long long next_offset, long long gap_end_offset)
+
+@cython.locals(
     largest=cython.longlong, largest_at=cython.longlong, last=cython.longlong, keyless=cython.Py_ssize_t,
     headers=cython.longlong, is_dense=cython.bint, seeks_runs=cython.bint, run_end=cython.longlong, seek_from=cython.Py_ssize_t,
     patience=cython.Py_ssize_t, index=cython.Py_ssize_t,

@@ -27,6 +27,8 @@ KERNEL_IS_COMPILED = not __file__.endswith(".py")
 KERNEL_SOURCE_HASH: str | None = None  # of this file and its pxd, in hex: setup.py appends it to the copy it compiles
 
 RECORD_SIZE_BYTES_MIN = 7
+FOLLOWED_BYTES = 27
+"""Of a header: up to its last offset delta. See `follow_offsets`."""
 
 # What is wrong with a record: `_record` returns the negative number in place of where the next record starts.
 _FAULTS = {
@@ -161,6 +163,51 @@ def _check_end(position: int, end: int, record_count: int) -> None:
         raise MalformedBatchError(
             f"{end - position} bytes are left over behind the last of {record_count} records", position=position
         )
+
+
+def follow_offsets(
+    data: Buffer, position: int, next_offset: int, gap_end_offset: int
+) -> tuple[int, int, int, int, bool]:
+    """Pass from header to header of the batches in `data`, and look whether each begins where the last one ended.
+
+    Args:
+        data: whole batches one after the other, the last of which may be cut short.
+        position: where a batch starts; it may lie beyond `data`, and nothing is looked at then.
+        next_offset: what that batch has to start with; -1 for whatever it says.
+        gap_end_offset: up to here, inclusive, a batch may start higher, since compaction removed what lay before it.
+
+    Returns:
+        (where the first batch starts of whose header less than `FOLLOWED_BYTES` are in `data`, the offset that it has
+        to start with, where the batch before it starts, the base offset of that one, True); or the same of the first
+        place that holds no such batch, and False. -1 and -1 where no batch was looked at before.
+    """
+    size = len(data)
+    before = -1
+    before_offset = -1
+    while position + 27 <= size:
+        base_offset = 0
+        index = position
+        while index < position + 8:
+            base_offset = (base_offset << 8) | data[index]
+            index += 1
+        length = (
+            (data[position + 8] << 24) | (data[position + 9] << 16) | (data[position + 10] << 8) | data[position + 11]
+        )
+        delta = (
+            (data[position + 23] << 24) | (data[position + 24] << 16) | (data[position + 25] << 8) | data[position + 26]
+        )
+        if data[position + 16] != 2 or length < 49 or length > 0x7FFFFFFF or delta > 0x7FFFFFFF:
+            return position, next_offset, before, before_offset, False
+        if data[position] > 127:
+            return position, next_offset, before, before_offset, False
+        if next_offset >= 0 and base_offset != next_offset:
+            if base_offset < next_offset or base_offset > gap_end_offset:
+                return position, next_offset, before, before_offset, False
+        before = position
+        before_offset = base_offset
+        next_offset = base_offset + delta + 1
+        position += length + 12
+    return position, next_offset, before, before_offset, True
 
 
 def walk(
