@@ -36,19 +36,26 @@ class BatchFaultError(TidelogError):
         """The bytes end before the batch does, as those of a write that was interrupted."""
 
 
-def whole_batches(file: File, size_bytes: int) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
+def whole_batches(
+    file: File, size_bytes: int, *, position: int = 0, piece_bytes: int = SCAN_PIECE_BYTES
+) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
     """Every batch of a segment as (position, header, buffer, where in the buffer it starts).
+
+    Args:
+        size_bytes: of the segment.
+        position: where to begin; a batch starts there.
+        piece_bytes: how much is read at once, unless a batch is larger.
 
     Raises:
         BatchFaultError: at the first place where there is no batch, or not all of one.
     """
     window = b""
-    start = position = 0
+    start = position
     while position < size_bytes:
         at = position - start
         if at + BATCH_OVERHEAD > len(window):
             start, at = position, 0
-            window = file.read_at(position, SCAN_PIECE_BYTES)
+            window = file.read_at(position, piece_bytes)
         try:
             header = read_header(window, at)
         except MalformedBatchError as error:
@@ -61,7 +68,7 @@ def whole_batches(file: File, size_bytes: int) -> Iterator[tuple[int, BatchHeade
             )
         if at + header.size_bytes > len(window):
             start, at = position, 0
-            window = file.read_at(position, max(SCAN_PIECE_BYTES, header.size_bytes))
+            window = file.read_at(position, max(piece_bytes, header.size_bytes))
         yield position, header, window, at
         position += header.size_bytes
 
@@ -207,6 +214,11 @@ class Continuity:
             starts = (entry.start_offset for entry in self._lineage.entries)
             end = min(end, min((start for start in starts if start > header.base_offset), default=end))
         return end
+
+    def check_gap(self, offset: Offset) -> None:
+        """Raises `BatchFaultError` if the offsets up to `offset` (exclusive) may not be missing."""
+        if offset > max(self.next_offset, self._cleaned_end_offset):
+            raise BatchFaultError(0, f"the offsets from {self.next_offset} to {offset - 1} are missing")
 
     def check_end(self, position: int) -> None:
         """Raises `BatchFaultError` if batches are missing before the next segment."""

@@ -53,10 +53,10 @@ KINDS: dict[str, Rot] = {
 }
 
 
-def rotten(rot: Rot, **settings: int) -> Log:
+def rotten(rot: Rot, *, index_interval_bytes: int = 4096) -> Log:
     """Two segments, the first of which has a batch with a header that rotted while nobody looked."""
     disk = MemoryDisk()
-    log = open_log(disk, **settings)
+    log = open_log(disk, index_interval_bytes=index_interval_bytes)
     for index in range(BATCHES):
         append(log, *(f"{index}-{each}" for each in range(RECORDS)))
     log.roll(NOW_MS)
