@@ -44,7 +44,7 @@ class DamagedRecordsError(CorruptLogError):
     """The records asked for lie in a known damage.
 
     Attributes:
-        is_lost: see `Damage`.
+        is_located, is_lost: see `Damage`.
     """
 
     def __init__(self, path: str, damage: Damage) -> None:
@@ -52,4 +52,5 @@ class DamagedRecordsError(CorruptLogError):
             f"{path}: the records from offset {damage.start_offset} to {damage.end_offset - 1} are damaged: "
             f"{damage.reason}"
         )
+        self.is_located = damage.is_located
         self.is_lost = damage.is_lost

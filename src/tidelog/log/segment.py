@@ -67,6 +67,7 @@ class Segment:
 
     Attributes:
         damages: stretches of the file that cannot be believed, by position; they are refused to readers.
+        has_index_fault: whether its offset index was found to name what is not there.
         indexes: what is known of the batches without reading them.
         offset_max: the largest that an index entry can tell.
     """
@@ -84,6 +85,7 @@ class Segment:
         "created_ms",
         "damages",
         "end_offset",
+        "has_index_fault",
         "indexes",
         "is_retired",
         "is_synced",
@@ -111,6 +113,7 @@ class Segment:
         self.indexes = SegmentIndexes(disk, self._index_paths(suffix), base_offset, config)
         self.offset_max = base_offset + OFFSET_DELTA_MAX
         self.damages: tuple[Damage, ...] = ()
+        self.has_index_fault = False
         self._repair = IndexRepair()
         self._truncations: list[int] = []
         self._recent_base_offset = base_offset

@@ -29,10 +29,9 @@ from tidelog.server.api.throttling import Throttle
 from tidelog.server.api.told_readers import ToldReaders
 from tidelog.server.broker.access_rules import AccessRules
 from tidelog.server.broker.broker import Broker
-from tidelog.server.broker.cleaner import Cleaner
 from tidelog.server.broker.client_quotas import ClientQuotasInForce
 from tidelog.server.broker.dynamic_configs import DynamicConfigs, PartitionSettings
-from tidelog.server.broker.log_maintenance import LogMaintenance
+from tidelog.server.broker.log_chores import LogChores
 from tidelog.server.cluster_member import ClusterMember
 from tidelog.server.coordinators.coordinator_partitions import CoordinatorNode
 from tidelog.server.groups.group_coordinators import GroupCoordinators
@@ -413,14 +412,12 @@ class Node:
             self._dynamic_configs.log_what_does_not_count(self.image)
             self.listeners.accept(BROKER)  # at once: others count on it, and one whose port refuses is taken for dead
             await self.broker.set_strays_aside()
-        maintenance = LogMaintenance(self.config, self.files, self.broker, clock=self.clock, executor=self._executor)
-        self._upkeep.start(maintenance.run())
         self._upkeep.start(self.groups.begin())
         self._upkeep.start(self.transactions.begin())
         self._upkeep.start(self.share_states.begin())
-        cleaner = Cleaner(self.broker, self.broker_settings, disk=self._disk, clock=self.clock, executor=self._executor)
-        self._dynamic_configs.follow(cleaner)
-        self._upkeep.start(cleaner.run())
+        of_node = self.config, self.broker_settings, self.broker, self.files
+        chores = LogChores(*of_node, disk=self._disk, clock=self.clock, executor=self._executor, rng=self.rng)
+        chores.start(self._upkeep, self._dynamic_configs)
         self._upkeep.start(self.listeners.close_idle())
         self._has_started = True
         self._not_ready = None

@@ -30,6 +30,7 @@ from tidelog.records import BatchBuilder
 from tidelog.replica import LeaderReplica, LogBounds, ReplicationSettings
 from tidelog.server.broker.broker import Broker
 from tidelog.server.broker.cleaner import Cleaner, CleanerSettings
+from tidelog.server.replication.damage_notes import DamageNotes
 from tidelog.server.replication.partition import Partition
 from tidelog.wire.primitives import ZERO_UUID
 
@@ -59,6 +60,7 @@ class FakeBroker:
         self.partitions: list[Partition] = []
         self.failed: list[DiskError] = []
         self.image = SimpleNamespace(configs={}, partition=lambda topic, index: True)
+        self.replication = SimpleNamespace(damage_notes=DamageNotes())
 
     def partition(self, topic: str, index: int) -> Partition:
         for partition in self.partitions:

@@ -59,6 +59,7 @@ from tidelog.metadata.records import NoOpRecord, PartitionChangeRecord
 from tidelog.security.sasl_listener import sasl_listener
 from tidelog.server.api.handlers.api_00_produce import handle as produce
 from tidelog.server.broker.cleaner import Cleaner
+from tidelog.server.broker.scrubber import Scrubber
 from tidelog.server.node import Node
 from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.replication import Replication
@@ -125,6 +126,14 @@ class World:
             self.node.broker, self.node.broker_settings, disk=self.disk, clock=LaterClock(), executor=executor
         )
         self.node._dynamic_configs.follow(self.cleaner)
+        self.scrubber = Scrubber(
+            *(self.node.broker, self.node.broker_settings),
+            disk=self.disk,
+            clock=LaterClock(),
+            executor=executor,
+            rng=HalfWay(),
+        )
+        self.node._dynamic_configs.follow(self.scrubber)
         self._running: list[Any] = []
 
     async def start(self) -> None:
@@ -572,6 +581,18 @@ async def compacts_without_a_pause(world: World) -> bool:
     return is_done
 
 
+async def is_looked_through_at_once(world: World) -> bool:
+    world.put()
+    world.close_segment()
+    world.scrubber._last = None
+    job = asyncio.ensure_future(world.scrubber.scrub_next())
+    await asyncio.wait([job], timeout=0.2)
+    is_done = job.done()
+    job.cancel()
+    await asyncio.wait([job])
+    return is_done
+
+
 def is_compacted(world: World) -> bool:
     if world.log.log_end_offset == 0:
         world.put_keys("a", "a")
@@ -812,6 +833,7 @@ BROKER_EFFECTS: dict[str, Effect] = {
     "log.cleaner.backoff.ms": Effect("1", is_compacted, COMPACT),
     "log.cleaner.dedupe.buffer.size": Effect("1024", compacts_in_one_turn, COMPACT),
     "log.cleaner.io.max.bytes.per.second": Effect("1", compacts_without_a_pause, COMPACT),
+    "log.scrubber.io.max.bytes.per.second": Effect("1", is_looked_through_at_once),
     "log.segment.delete.delay.ms": Effect("0", keeps_deleted_files),
     "sasl.enabled.mechanisms": Effect(
         "PLAIN",

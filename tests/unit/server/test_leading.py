@@ -72,6 +72,9 @@ class Host:
     def on_read_error(self, partition: Partition) -> None:
         pass
 
+    def on_damage(self, partition: Partition) -> None:
+        pass
+
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
         raise error
 

@@ -433,6 +433,15 @@ LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = ConfigKey(
     minimum=1,
     is_dynamic=True,
 )
+LOG_SCRUBBER_IO_MAX_BYTES_PER_SECOND = ConfigKey(
+    "log.scrubber.io.max.bytes.per.second",
+    LONG,
+    "1048576",
+    "How many bytes of closed segments a second the node looks through for rot, which it repairs from other replicas. "
+    "0 turns it off.",
+    minimum=0,
+    is_dynamic=True,
+)
 LOG_CLEANER_DELETE_RETENTION_MS = ConfigKey(
     "log.cleaner.delete.retention.ms", LONG, "86400000", "delete.retention.ms, unless set.", minimum=0, is_dynamic=True
 )

@@ -81,7 +81,7 @@ class Cleaner:
         self._clock = clock
         self._executor = executor
         self._first_dirty: dict[str, dict[TopicPartition, Offset]] = {}  # by directory
-        self._left_alone: dict[TopicPartition, Log] = {}  # for good: named in the log once
+        self._left_alone: dict[TopicPartition, tuple[Log, int]] = {}  # until something is repaired; named once
         self._retry_at_ms: dict[TopicPartition, int] = {}
 
     async def run(self) -> None:
@@ -125,12 +125,15 @@ class Cleaner:
         dirty = dirty._replace(segments=())
         started_ms = self._clock.now_ms()
         try:
-            is_done = await self._work_through(partition, job, settings)
+            async with partition.rewrite_lock:
+                is_done = await self._work_through(partition, job, settings)
         except CorruptLogError as error:
             logger.error(
                 "%s is not compacted any more, its records stay as they are: %s", partition.topic_partition, error
             )
-            self._left_alone[partition.topic_partition] = log
+            self._left_alone[partition.topic_partition] = log, self._repaired
+            partition.is_suspect = True
+            self._broker.replication.damage_notes.suspect(partition)
         except DiskError as error:
             self._on_refused(partition, error)
         else:
@@ -171,9 +174,13 @@ class Cleaner:
         except DiskError as error:
             self._broker.failures.on_disk_error(partition, error)
 
+    @property
+    def _repaired(self) -> int:
+        return self._broker.replication.damage_notes.repaired
+
     def _may_clean(self, partition: Partition) -> bool:
         topic_partition = partition.topic_partition
-        if not self._is_ours(partition) or self._left_alone.get(topic_partition) is partition.log:
+        if not self._is_ours(partition) or self._left_alone.get(topic_partition) == (partition.log, self._repaired):
             return False
         return self._clock.now_ms() >= self._retry_at_ms.get(topic_partition, 0)
 
@@ -271,7 +278,7 @@ class Cleaner:
         self._retry_at_ms.pop(topic_partition, None)
         if job.end_offset <= dirty.first_dirty_offset:
             logger.warning("%s is not compacted any further: %s", topic_partition, job.why_shortened)
-            self._left_alone[topic_partition] = log
+            self._left_alone[topic_partition] = log, self._repaired
             return
         logger.info(
             "%s: compacted up to offset %d: %d records superseded, %d bytes became %d, in %d ms%s",

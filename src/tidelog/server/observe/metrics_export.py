@@ -23,6 +23,7 @@ from tidelog.base.errors import Code
 from tidelog.base.version import __version__
 from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.server.observe.coordinator_metrics import about_groups, about_lags, about_share_groups, about_transactions
+from tidelog.server.observe.damage_metrics import about_damages
 from tidelog.server.observe.limit_metrics import about_limits, about_quotas
 from tidelog.server.observe.metric_families import counter, counters, gauge, gauges
 from tidelog.server.quorum.living_voters import known_voters
@@ -69,6 +70,7 @@ async def collect(node: ObservedNode, room: Mapping[str, tuple[int, int]]) -> _F
         *_about_connections(node),
         *[family async for family in _about_topics(node, metrics)],
         *[family async for family in _about_partitions(node)],
+        *about_damages(node),
         *_about_metadata(node),
         *_about_quorum(node),
         *about_groups(node),

@@ -71,6 +71,10 @@ class PartitionHost(Protocol):
         """The disk refused to read at some place of the log."""
         ...
 
+    def on_damage(self, partition: Partition) -> None:
+        """Somebody came upon something in the log that was never written so."""
+        ...
+
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
         """What must hold does not: the partition is to stop."""
         ...
@@ -109,6 +113,9 @@ class NoHost:
 
     def on_read_error(self, partition: Partition) -> None:
         """Nobody looks at the disk."""
+
+    def on_damage(self, partition: Partition) -> None:
+        """Nobody has another replica."""
 
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
         """A bug is raised where nobody handles it."""

@@ -31,6 +31,7 @@ from tidelog.log import (
     VerificationGuard,
     without_waiting,
 )
+from tidelog.log.damage import DamagedRecordsError
 from tidelog.metadata.topic_names import INTERNAL_TOPICS
 from tidelog.records import as_sent, split_batches
 from tidelog.records.header import BATCH_OVERHEAD
@@ -64,6 +65,8 @@ class Partition:
         is_internal: whether its records are its coordinator's.
         role: what this broker is to the partition.
         log_lock: held by whatever works on the log's files off the loop: a truncation has them for itself.
+        rewrite_lock: held by whatever writes segments of the log anew, for as long as that takes.
+        is_suspect: whether somebody could not read in the log, and nobody knows where it is damaged.
         produced_bytes: that producers had appended here since the node started, for whoever counts.
         opened_end_offset: the log end when the log was opened; `opened_start_offset` likewise its start.
     """
@@ -72,6 +75,7 @@ class Partition:
         "_host",
         "follower_listeners",
         "is_internal",
+        "is_suspect",
         "listeners",
         "log",
         "log_lock",
@@ -79,6 +83,7 @@ class Partition:
         "opened_start_offset",
         "produced_batches",
         "produced_bytes",
+        "rewrite_lock",
         "role",
         "topic_id",
         "topic_partition",
@@ -105,6 +110,8 @@ class Partition:
         bounds = LogBounds(log.log_start_offset, log.log_end_offset, high_watermark)
         self.role = PartitionRole(topic_partition, bounds.clamped_high_watermark, None)
         self.log_lock = asyncio.Lock()
+        self.rewrite_lock = asyncio.Lock()
+        self.is_suspect = False
         self._host: PartitionHost = NoHost() if host is None else host
         self.listeners: PartitionListeners[PartitionListener] = PartitionListeners()
         self.follower_listeners: PartitionListeners[LogEndListener] = PartitionListeners()
@@ -418,10 +425,21 @@ class Partition:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: TidelogError) -> KafkaError:
-        """Damage at one place: who reads there is refused, with the place in the log; the rest is served."""
+        """Damage at one place: who reads there is refused, with the place in the log; the rest is served.
+
+        KAFKA_STORAGE_ERROR has clients look for another leader, and try again: they wait for a repair. Where nobody can
+        repair it any more, CORRUPT_MESSAGE has them tell whoever reads. No client passes over records at either.
+        """
+        if isinstance(error, DamagedRecordsError):
+            if not error.is_located:
+                self._host.on_damage(self)  # which says so, once
+            return refusal(Code.CORRUPT_MESSAGE if error.is_lost else Code.KAFKA_STORAGE_ERROR, str(error))
         logger.error("%s cannot be read: %s", self.topic_partition, error)
         if isinstance(error, DiskError):
             self._host.on_read_error(self)
+        else:
+            self.is_suspect = True
+            self._host.on_damage(self)
         return refusal(Code.KAFKA_STORAGE_ERROR, str(error))
 
     def check_serves(self, sent_leader_epoch: int = -1) -> None:

@@ -26,6 +26,7 @@ from tidelog.net.pool import ConnectionPool
 from tidelog.net.security import ConnectionSecurity
 from tidelog.replica import FollowerRequest, IsrProposal, LeaderReplica, Truncation
 from tidelog.server.replication.cut_off import CutOffLeaders
+from tidelog.server.replication.damage_notes import DamageNotes
 from tidelog.server.replication.deadlines import Due, ReplicationDeadlines
 from tidelog.server.replication.follower_driver import FollowerDriver, LostOffsets, TruncatedRecords
 from tidelog.server.replication.isr_changes import AlterPartitions, IsrChanges
@@ -90,6 +91,7 @@ class Replication:
         isr_shrinks: how often the ISR of a partition led here became smaller; isr_expands: larger.
         truncated: records that were removed from the ends of logs that follow.
         loss_notes: what of them the account of losses is to know.
+        damage_notes: what rotted in the logs here.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class Replication:
         self.isr_expands = 0
         self.truncated = TruncatedRecords()
         self.loss_notes = LossNotes()
+        self.damage_notes = DamageNotes()
         self._broker = broker
         self._broker_id = broker_id
         self._logs = logs
@@ -288,6 +291,10 @@ class Replication:
     def on_read_error(self, partition: Partition) -> None:
         """Some place in a log could not be read."""
         self._broker.failures.on_read_error(partition)
+
+    def on_damage(self, partition: Partition) -> None:
+        """Somebody came upon something in a log that was never written so."""
+        self.damage_notes.suspect(partition)
 
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
         """What must hold of a partition does not."""
