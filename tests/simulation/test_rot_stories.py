@@ -9,8 +9,10 @@ from struct import Struct
 import pytest
 
 from support.nodes.cluster_stage import PARTITION, Stage, tell
+from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerId
 from tidelog.client.core.values import ConsumerRecord
+from tidelog.log.batch_chain import BatchChain
 from tidelog.log.segment import Segment
 from tidelog.server.replication.damage_notes import DamageNotes
 from tidelog.sim.runs.cluster_views import running
@@ -170,3 +172,17 @@ def test_what_rotted_at_both_at_different_places_comes_from_each_other() -> None
         assert await read(stage) == VALUES
 
     play(story)
+
+
+def test_without_the_comparison_the_rot_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control: the same rot, and nobody looks at what is sent. This reader notices; not every one does."""
+
+    async def story(stage: Stage) -> None:
+        await fill(stage, 1, 2, 3)
+        stage.replica(1).log.segments.first.release()
+        rot(stage, 1, "base offset")
+        with pytest.raises(KafkaError, match="the batch at offset 8 comes behind one that ends at 24"):
+            await read(stage, seconds=20)
+
+    monkeypatch.setattr(BatchChain, "follow", lambda self, data, start: None)
+    play(story, **{"log.scrubber.io.max.bytes.per.second": "0"})

@@ -584,9 +584,8 @@ async def compacts_without_a_pause(world: World) -> bool:
 async def is_looked_through_at_once(world: World) -> bool:
     world.put()
     world.close_segment()
-    world.scrubber._last = None
-    job = asyncio.ensure_future(world.scrubber.scrub_next())
-    await asyncio.wait([job], timeout=0.2)
+    job = asyncio.ensure_future(world.scrubber.scrub_round())
+    await asyncio.wait([job], timeout=1)
     is_done = job.done()
     job.cancel()
     await asyncio.wait([job])

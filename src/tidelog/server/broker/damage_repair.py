@@ -95,7 +95,10 @@ class DamageRepair:
         """Look where a log is damaged, and repair what can be."""
         self._retried.pop(partition, None)
         if not is_ours(self._broker, partition):
-            self._notes.set_open(partition.topic_partition, ())
+            if self._broker.replica_of(partition.topic_partition) is partition:  # between two roles
+                self._retried[partition] = self._clock.now_ms() + RETRY_MS
+            else:
+                self._notes.set_open(partition.topic_partition, ())
             return
         async with partition.rewrite_lock:
             try:
@@ -177,7 +180,7 @@ class DamageRepair:
         sources = self._sources(partition) if damages else [self._broker.broker_id]
         for source in sources:
             try:
-                if await self._rebuild(partition, segment, damages, source):
+                if await self._rebuild(partition, segment, source):
                     self._on_repaired(partition, segment, damages, source)
                     return
             except _NotThereError as error:
@@ -224,9 +227,7 @@ class DamageRepair:
 
     # How.
 
-    async def _rebuild(
-        self, partition: Partition, segment: Segment, damages: tuple[Damage, ...], source: BrokerId
-    ) -> bool:
+    async def _rebuild(self, partition: Partition, segment: Segment, source: BrokerId) -> bool:
         """Write the segment anew. Returns whether it is; not if the log changed meanwhile.
 
         Raises:
@@ -234,14 +235,14 @@ class DamageRepair:
             NetworkError, KafkaError: it cannot be asked now.
             DiskError: the disk refused.
         """
-        log = partition.log
+        log, damages = partition.log, segment.damages
         rebuild = await self._off_the_loop(
             partial(
                 SegmentRebuild,
                 self._disk,
                 log.directory,
                 segment,
-                segment.damages,
+                damages,
                 log.lineage.clone(),
                 mark=log.compaction.mark,
                 config=log.config,
@@ -250,7 +251,7 @@ class DamageRepair:
             )
         )
         try:
-            for _ in segment.damages:
+            for _ in damages:
                 while await self._off_the_loop(rebuild.copy):
                     pass
                 await self._fill(partition, rebuild, source)

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from bisect import bisect_right
+from itertools import chain, islice
 
 from tidelog.base.errors import DiskError, KafkaError
-from tidelog.base.ids import Offset, TopicPartition
+from tidelog.base.ids import Offset
 from tidelog.base.ports import Clock, Disk, Executor, Rng
 from tidelog.log.scrub import SegmentScrub
 from tidelog.log.segment import Segment
@@ -55,14 +55,14 @@ class Scrubber:
         self._clock = clock
         self._executor = executor
         self._rng = rng
-        self._last: tuple[TopicPartition, Offset] | None = None
+        self._has_begun = False
 
     async def run(self) -> None:
         """Look through what there is, for as long as the node runs."""
-        self._begin_anywhere()
         while True:
-            if not self._bytes_per_second or not await self.scrub_next():
-                await self._rest(REST_MS)
+            if self._bytes_per_second:
+                await self.scrub_round()
+            await self._rest(REST_MS)
 
     def on_settings(self, old: SettingsInForce | None, new: SettingsInForce) -> None:
         """Another rate counts from the next step on."""
@@ -80,38 +80,20 @@ class Scrubber:
         except TimeoutError:
             pass
 
-    def _begin_anywhere(self) -> None:
-        names = sorted(partition.topic_partition for partition in self._broker.partitions)
-        if names:
-            self._last = names[self._rng.randrange(0, len(names))], Offset(-1)
-
-    async def scrub_next(self) -> bool:
-        """Look through the next segment. Returns whether there is one before the round ends; then the next begins."""
-        found = await self._next()
-        if found is None:
-            self._last = None
-            return False
-        partition, segment = found
-        self._last = partition.topic_partition, segment.base_offset
-        await self._scrub(partition, segment)
-        return True
-
-    async def _next(self) -> tuple[Partition, Segment] | None:
-        """The first cold segment behind the last one, by partition and offset."""
-        partitions = sorted(self._broker.partitions, key=_name_of)
-        last_name, last_base = (None, Offset(-1)) if self._last is None else self._last
-        start = 0 if last_name is None else max(bisect_right(partitions, last_name, key=_name_of) - 1, 0)
-        for index, partition in enumerate(partitions[start:]):
+    async def scrub_round(self) -> None:
+        """Look through every cold segment once, unless that is turned off meanwhile."""
+        partitions = self._broker.partitions
+        start = self._rng.randrange(0, len(partitions)) if partitions and not self._has_begun else 0
+        self._has_begun = True
+        for index, partition in enumerate(chain(islice(partitions, start, None), islice(partitions, start))):
             if index % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
                 await asyncio.sleep(0)
-            if last_name is not None and partition.topic_partition < last_name:
-                continue
-            after = last_base if partition.topic_partition == last_name else -1
-            if partition.role.is_active:
-                for segment in cold_segments(partition):
-                    if segment.base_offset > after:
-                        return partition, segment
-        return None
+            offset = Offset(0)
+            while is_ours(self._broker, partition) and (segment := next_cold_segment(partition, offset)) is not None:
+                offset = segment.end_offset
+                await self._scrub(partition, segment)
+                if not self._bytes_per_second:
+                    return
 
     async def _scrub(self, partition: Partition, segment: Segment) -> None:
         log = partition.log
@@ -143,10 +125,6 @@ class Scrubber:
             self._notes.suspect(partition)
 
 
-def _name_of(partition: Partition) -> TopicPartition:
-    return partition.topic_partition
-
-
 def is_ours(broker: Broker, partition: Partition) -> bool:
     """Whether a partition is led or followed here: neither deleted, nor offline, nor made again."""
     topic, index = partition.topic_partition
@@ -156,15 +134,22 @@ def is_ours(broker: Broker, partition: Partition) -> bool:
         return False
 
 
-def cold_segments(partition: Partition) -> list[Segment]:
-    """The closed segments of which all is committed and synced, and not all is deleted, by offset."""
+def next_cold_segment(partition: Partition, offset: Offset) -> Segment | None:
+    """The first closed segment from `offset` on of which all is committed and synced, and not all is deleted."""
     log = partition.log
     end_offset = min(partition.high_watermark, log.recovery_point)
-    return [
-        segment
-        for segment in log.segments
-        if segment is not log.segments.active and log.log_start_offset < segment.end_offset <= end_offset
-    ]
+    for segment in log.segments.overlapping(max(offset, log.log_start_offset), end_offset):
+        if offset <= segment.base_offset and log.log_start_offset < segment.end_offset:
+            return None if segment is log.segments.active or segment.end_offset > end_offset else segment
+    return None
+
+
+def cold_segments(partition: Partition) -> list[Segment]:
+    """All of them, by offset."""
+    found: list[Segment] = []
+    while (segment := next_cold_segment(partition, found[-1].end_offset if found else Offset(0))) is not None:
+        found.append(segment)
+    return found
 
 
 def take_in(partition: Partition, scrub: SegmentScrub) -> bool:
