@@ -1,6 +1,7 @@
 """One partition on a disk: segments, indexes, the lineage of leader epochs, producers, recovery."""
 
 from tidelog.log.append import AppendResult, Checked, TakesLongError, at_once_bytes_max
+from tidelog.log.append_together import Outcome, append_together
 from tidelog.log.config import LogConfig
 from tidelog.log.files.transaction_index import AbortedTransaction
 from tidelog.log.log import Log
@@ -21,6 +22,7 @@ __all__ = [
     "LogConfig",
     "LogSlice",
     "NotCachedError",
+    "Outcome",
     "RecoveryReport",
     "StaleSliceError",
     "TailTruncation",
@@ -30,6 +32,7 @@ __all__ = [
     "TruncatedTransactions",
     "UndecidedTransaction",
     "VerificationGuard",
+    "append_together",
     "at_once_bytes_max",
     "without_waiting",
 ]

@@ -348,6 +348,27 @@ class ProducerStates:
             answers.append(answer)
         return answers
 
+    def is_next(self, header: BatchHeader, sequences: dict[int, tuple[int, int]]) -> bool:
+        """Whether a batch of a producer simply continues what is known of it, and needs no other look.
+
+        Args:
+            header: of the batch, with a producer id.
+            sequences: the epoch and the next sequence of each producer that has batches before this one which are not
+                appended yet, all of them next. This one is added if it is.
+        """
+        if self._verifications or header.attributes & TRANSACTIONAL_FLAG:
+            return False
+        expected = sequences.get(header.producer_id)
+        if expected is None:
+            state = self._states.get(ProducerId(header.producer_id))
+            if state is None or not state.batches or state.transaction_first_offset is not None:
+                return False
+            expected = state.producer_epoch, (state.batches[-1].last_sequence + 1) & SEQUENCE_MASK
+        if expected != (header.producer_epoch, header.base_sequence):
+            return False
+        sequences[header.producer_id] = header.producer_epoch, (header.last_sequence + 1) & SEQUENCE_MASK
+        return True
+
     def check_unsequenced(self, header: BatchHeader, verification_guard: VerificationGuard | None) -> None:
         """Decide about a batch that a coordinator writes for a producer: its epoch and its transaction count.
 

@@ -464,6 +464,7 @@ async def sent_in_a_transaction(world: World, *, has_room: bool = True) -> Parti
         api_version=9,
         header=SimpleNamespace(api_version=9, client_id="c"),
         connection=SimpleNamespace(memory=memory, listener_name="PLAINTEXT"),
+        gathering=None,
     )
     answer = produce(world.node, request, context)
     response = await answer if isinstance(answer, Awaitable) else answer

@@ -56,7 +56,7 @@ class World:
             timeout_ms=9,
             topic_data=[TopicProduceData(name="t", partition_data=[data])],
         )
-        context: Any = SimpleNamespace(api_version=ADDS_FROM_VERSION)
+        context: Any = SimpleNamespace(api_version=ADDS_FROM_VERSION, gathering=None)
         asked = beginnings(self.node, request, context)
         assert [one.data for one in asked] == [data]
         verdict = asyncio.run(verified(self.node, request, context, asked))[id(data)]
@@ -80,7 +80,7 @@ def test_what_waits_for_the_coordinator_is_kept_before_the_connection_reads_on()
     data = PartitionProduceData(index=0, records=memoryview(frame))
     topics = [TopicProduceData(name="t", partition_data=[data])]
     request = ProduceRequest(transactional_id="txn", acks=-1, timeout_ms=9, topic_data=topics)
-    context: Any = SimpleNamespace(api_version=ADDS_FROM_VERSION)
+    context: Any = SimpleNamespace(api_version=ADDS_FROM_VERSION, gathering=None)
     waiting = handle(World().node, request, context)
     assert isinstance(waiting, Coroutine)
     frame[:] = bytes(len(frame))

@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Any
 from tidelog.base.errors import MalformedMessageError, TooManyElementsError
 from tidelog.server.api.apis import APIS, OPEN_TO_ALL, is_served
 from tidelog.server.api.forwarding import forwarding
+from tidelog.server.api.gathering import FRAME_BYTES_MAX, GatheredRequest, Gathering
 from tidelog.server.api.long_requests import forget_lists, in_pieces, is_long, kept_bytes, let_go
 from tidelog.server.api.request_context import Handler, Phases, RequestContext
 from tidelog.server.api.rights import is_authorized
 from tidelog.server.api.throttling import FETCHED, Throttle, size_of_fetched
 from tidelog.server.api.tokens import TokenGate, read_elsewhere
+from tidelog.server.transport.gathered import Gathered
 from tidelog.server.transport.listener_roles import CONTROLLER
-from tidelog.wire import RequestHeader, decode, decode_request_header, encode_response
+from tidelog.wire import Piece, RequestHeader, decode, decode_request_header, encode_response
 from tidelog.wire.api import Api, ApiKey, api
 from tidelog.wire.limits import lists_little
 
@@ -49,6 +51,7 @@ Entry = tuple[Api, type[Any], Handler, "list[RequestTimes | None]"]
 """An API that was asked for: how it is answered, and what counts it, by version."""
 
 NEVER_NS = 1 << 62
+PRODUCE, METADATA = int(ApiKey.PRODUCE), int(ApiKey.METADATA)  # compared with each request's, at a third of the price
 
 
 class Dispatcher:
@@ -76,14 +79,18 @@ class Dispatcher:
         self._handlers: dict[int, Entry] = {}
         self._tokens = TokenGate(node, listener_role)
         self._throttle = throttle
+        self._gathering: Gathering | None = None
 
     def on_frame(
         self, frame: memoryview, connection: ServerConnection, forwarded_for: Requester | None = None
-    ) -> Answer | Awaitable[Answer]:
-        """Answer one request.
+    ) -> Answer | Gathered | Awaitable[Answer]:
+        """Answer one request, or gather it with those that arrived with it.
 
         Args:
             forwarded_for: who asked the broker on whose connection it came; None if it came by itself.
+
+        Returns:
+            The answer, if not to be awaited; `Gathered` if more has come behind it that may be carried out with it.
 
         Raises:
             MalformedMessageError: the bytes are not a request; the connection is to be closed.
@@ -101,7 +108,7 @@ class Dispatcher:
         known, answer_type, handle, times_by_version = entry
         if not known.min_version <= version <= known.max_version:
             return self._refuse_version(known, header)
-        if key == ApiKey.METADATA and known.is_flexible(version) and bytes(frame[position:]) in LIBRDKAFKA_ALL_TOPICS:
+        if key == METADATA and known.is_flexible(version) and bytes(frame[position:]) in LIBRDKAFKA_ALL_TOPICS:
             position += 3
         context = RequestContext(header, connection, self._listener_role)
         if forwarded_for is not None:
@@ -114,10 +121,28 @@ class Dispatcher:
             if lists_little(key):
                 raise
             request = None
-        if request is None or is_long(known, request, len(frame)):
-            return self._answer_long(entry, context, frame, position, started_ns)
         token, tokens = header.consistency_state, self._tokens
         is_free = token is None or token is tokens.reached or tokens.is_reached(token)
+        takes_long = request is None or is_long(known, request, len(frame))
+        gathering = self._gathering
+        if (
+            key == PRODUCE
+            and (gathering is not None or connection.has_more)
+            and is_free
+            and not takes_long
+            and throttle is None
+            and forwarded_for is None
+            and len(frame) <= FRAME_BYTES_MAX
+        ):
+            if gathering is None or gathering.is_full:
+                self._perform_gathered()
+                gathering = Gathering(self._answer_gathered, self._end_gathering)
+            context.gathering = gathering
+        elif gathering is not None:
+            gathering = None
+            self._perform_gathered()
+        if takes_long:
+            return self._answer_long(entry, context, frame, position, started_ns)
         must_wait = False if token is None or is_free else tokens.must_wait(known, request, token)
         if must_wait is None:
             return self._answer_long(entry, context, frame, position, started_ns)
@@ -125,6 +150,14 @@ class Dispatcher:
             response = handle(self._node, request, context)
         else:
             response = tokens.hold(known, handle, context, (frame, position))
+        if gathering is not None:
+            if response.__class__ is answer_type:
+                staged_ns = 0 if metrics is None else perf_counter_ns()
+                gathering.requests.append(GatheredRequest(context, response, len(frame), started_ns, staged_ns))
+                self._gathering = gathering
+                return gathering
+            gathering.perform()
+            self._gathering = None
         if response.__class__ is answer_type:
             state = None if token is None else self._node.consistency_state
             if throttle is not None:
@@ -145,6 +178,38 @@ class Dispatcher:
                     self._log_slow(known, context, (len(frame), None), started_ns, total_ns)
             return None
         return self._answer_later(response, known, context, len(frame), started_ns)
+
+    def _perform_gathered(self) -> None:
+        """Whatever comes now finds done what came before it."""
+        gathering, self._gathering = self._gathering, None
+        if gathering is not None:
+            gathering.perform()
+
+    def _end_gathering(self, gathering: Gathering) -> None:
+        if gathering is self._gathering:
+            self._gathering = None
+
+    def _answer_gathered(self, gathering: Gathering) -> list[list[Piece]]:
+        """The answers to requests that arrived together, in their order."""
+        performed_from_ns = 0 if self._metrics is None else perf_counter_ns()
+        gathering.perform()
+        share_ns = 0
+        if self._metrics is not None:
+            share_ns = (perf_counter_ns() - performed_from_ns) // len(gathering.requests)
+        answers = []
+        for context, response, size_bytes, started_ns, staged_ns in gathering.requests:
+            header = context.header
+            state = None if header.consistency_state is None else self._node.consistency_state
+            answer = encode_response(header.api_key, header.api_version, header.correlation_id, response, state)
+            answers.append(answer)
+            if self._metrics is not None:
+                known = api(header.api_key)
+                times = self._times_of(known, header.api_version)
+                handle_ns = staged_ns - started_ns + share_ns
+                total_ns = times.on_answered(context.connection.received_ns, perf_counter_ns() - handle_ns, response)
+                if total_ns >= self._slow_ns:
+                    self._log_slow(known, context, (size_bytes, answer), started_ns, total_ns)
+        return answers
 
     def _answer_long(
         self, entry: Entry, context: RequestContext, frame: memoryview, position: int, started_ns: int

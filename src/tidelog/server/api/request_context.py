@@ -12,6 +12,7 @@ from tidelog.wire import ConsistencyState, RequestHeader
 
 if TYPE_CHECKING:
     from tidelog.base.principals import Requester
+    from tidelog.server.api.gathering import Gathering
     from tidelog.server.api.ports import ServerApi
     from tidelog.server.transport.connection_memory import Kept
     from tidelog.server.transport.server_connection import ServerConnection
@@ -30,6 +31,8 @@ class RequestContext:
         is_exempt: no quota is charged for it: a node sent it.
         throttle_ms: for how long its sender is to be held back, beside what it costs otherwise.
         reflects: how recent the metadata is that the answer reflects, where that is not what there is at its end.
+        gathering: with which it may be carried out; its handler may stage there what it would do now, if it fills in
+            its answer then. None for one that is carried out by itself.
     """
 
     header: RequestHeader
@@ -41,6 +44,7 @@ class RequestContext:
     forwarded_for: Requester | None = None
     is_exempt: bool = False
     throttle_ms: int = 0
+    gathering: Gathering | None = None
 
     @property
     def api_version(self) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from struct import Struct
 
 from tidelog.base.errors import (
@@ -27,8 +28,10 @@ from tidelog.log import (
     Log,
     LogConfig,
     LogSlice,
+    Outcome,
     TimestampOffset,
     VerificationGuard,
+    append_together,
     without_waiting,
 )
 from tidelog.log.damage import DamagedRecordsError
@@ -236,6 +239,49 @@ class Partition:
             self.produced_bytes += len(batch)
             leading.on_appended()
         return result
+
+    def answers_at_append(self, *, acks_all: bool) -> bool:
+        """Whether what is appended now needs no more to be acknowledged: no sync, and no other replica."""
+        replica = self.role.leader_replica
+        if replica is None or self.log.config.flush_messages is not None:
+            return False
+        return not acks_all or len(replica.in_sync.maximal) == 1
+
+    def check(self, batch: memoryview, *, acks_all: bool, now_ms: int) -> Checked:
+        """All that `append` checks `at_once` before it looks at the producer: for `append_together`, in the same turn.
+
+        Raises as `append` does.
+        """
+        leading = self.role.leading()
+        if acks_all:
+            leading.replica.check_enough_replicas()
+        check_is_one(batch)
+        return self.log.rules.check_for_leader(batch, now_ms=now_ms, origin="client", at_once=True)
+
+    def append_together(self, batches: Sequence[Checked], *, now_ms: int) -> list[Outcome]:
+        """Append batches of producers that came together, each as `append` does, with no transaction to begin.
+
+        Args:
+            batches: what `check` returned for each, in this turn of the event loop.
+
+        Returns:
+            The outcome of each: what `append` returns or raises.
+
+        Raises:
+            KafkaError: of all of them: the leadership is over.
+        """
+        leading = self.role.leading()
+        outcomes = append_together(self.log, batches, leader_epoch=leading.replica.leader_epoch, now_ms=now_ms)
+        count = size_bytes = 0
+        for outcome in outcomes:
+            if outcome.__class__ is AppendResult and not outcome[4]:
+                count += 1
+                size_bytes += outcome[7]
+        if count:
+            self.produced_batches += count
+            self.produced_bytes += size_bytes
+            leading.on_appended()
+        return outcomes
 
     def committed(self, end_offset: int, timeout_ms: int) -> asyncio.Future[Code]:
         """Tell when all below `end_offset` (exclusive), which was appended here, is committed, or why that is not to be

@@ -22,6 +22,7 @@ from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.transport.authentication import Authentication
 from tidelog.server.transport.connection_memory import ConnectionMemory
 from tidelog.server.transport.connections import Connections
+from tidelog.server.transport.gathered import Gathered
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER, INTER_BROKER
 from tidelog.server.transport.node_networks import NodeNetworks
 from tidelog.server.transport.sasl_gate import NewGate
@@ -45,7 +46,7 @@ EARLY = "early"
 class FrameHandler(Protocol):
     """What answers the requests of connections."""
 
-    def on_frame(self, frame: memoryview, connection: ServerConnection) -> Answer | Awaitable[Answer]: ...
+    def on_frame(self, frame: memoryview, connection: ServerConnection) -> Answer | Gathered | Awaitable[Answer]: ...
 
 
 class Listeners:

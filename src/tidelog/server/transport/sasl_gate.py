@@ -24,6 +24,7 @@ from tidelog.wire.messages.api_17_sasl_handshake import SaslHandshakeResponse
 from tidelog.wire.messages.api_36_sasl_authenticate import SaslAuthenticateResponse
 
 if TYPE_CHECKING:
+    from tidelog.server.transport.gathered import Gathered
     from tidelog.server.transport.server_connection import Answer, OnFrame, ServerConnection
 
 R = TypeVar("R")
@@ -113,7 +114,7 @@ class SaslGate:
         self._stop_waiting()
         self._connection = None
 
-    def on_frame(self, frame: memoryview, connection: ServerConnection) -> Answer | Awaitable[Answer]:
+    def on_frame(self, frame: memoryview, connection: ServerConnection) -> Answer | Gathered | Awaitable[Answer]:
         """See `Dispatcher.on_frame`.
 
         Raises:

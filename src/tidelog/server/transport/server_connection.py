@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
 from time import perf_counter_ns
@@ -31,6 +32,7 @@ from tidelog.security.principal_mapping import Subject
 from tidelog.server.tasks import start_kept
 from tidelog.server.transport.closed import Closed
 from tidelog.server.transport.connection_memory import ConnectionMemory, Kept
+from tidelog.server.transport.gathered import Gathered
 from tidelog.server.transport.sasl_gate import NewGate
 from tidelog.server.transport.stored_bytes import StoredBytes
 from tidelog.wire import FrameReceiver, Piece
@@ -55,7 +57,7 @@ NameOf = Callable[[Subject], str]
 """Who shows a certificate of this subject. Raises SslAuthenticationError: nobody says."""
 
 
-OnFrame = Callable[[memoryview, "ServerConnection"], "Answer | Awaitable[Answer]"]
+OnFrame = Callable[[memoryview, "ServerConnection"], "Answer | Gathered | Awaitable[Answer]"]
 OnClosed = Callable[[Closed, Exception | None], None]
 
 
@@ -402,6 +404,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         small: list[Buffer] = []
         small_bytes = 0
         has_served = False
+        gathered: Gathered | None = None
         try:
             while self._answering is None and self._muted is None and not self._closing and not self._write_paused:
                 if self._outbox or small_bytes >= COALESCE_BYTES_MAX:
@@ -415,33 +418,50 @@ class ServerConnection(asyncio.BufferedProtocol):
                 self._idle_sweeps = 0
                 has_served = True
                 answer = self._on_frame(frame, self)
-                if answer is None:
-                    continue
+                if gathered is not None and answer is not gathered:
+                    small_bytes += self._take_all(gathered, small)
+                    gathered = None
                 if isinstance(answer, list):
                     small_bytes += self._take(answer, small)
+                elif answer is None:
+                    continue
+                elif isinstance(answer, Gathered):
+                    gathered = answer
                 else:
                     self._answering = start_kept(self._serve_later(answer))
-        except MalformedMessageError as error:
-            self._write_small(small)
-            self.refuse(str(error))
-            return
-        except AuthenticationError as error:
-            self._write_small(small)
-            self.hang_up(error)
-            return
-        except InvariantBrokenError:
-            logger.exception("%s: a bug in Tidelog; this connection is closed", self.peer)
-            self.close(Closed.FAILED)
+            if gathered is not None:
+                self._take_all(gathered, small)
+                gathered = None
+        except (MalformedMessageError, AuthenticationError) as error:
+            if self._finish(gathered, small):
+                if isinstance(error, AuthenticationError):
+                    self.hang_up(error)
+                else:
+                    self.refuse(str(error))
             return
         except Exception:
-            self._on_bug()
+            self._on_bug(gathered)
             return
         self._write_small(small)
-        if self._outbox and self._muted is not None:
-            self._write_out()  # who is held back has its answer first
+        if self._outbox:
+            self._write_out()  # who is held back has its answer first, and so has who sent nothing more
         if (self._charged_bytes or self._receiver.needs_bytes) and not self._keeps_frame:
             self._await_memory(has_served)
         self._pause_or_resume_reading()
+
+    def _finish(self, gathered: Gathered | None, small: list[Buffer]) -> bool:
+        """Answer what came before something that ends the connection. False: that failed, and ended it."""
+        try:
+            if gathered is not None:
+                self._take_all(gathered, small)
+        except Exception:
+            self._on_bug(gathered)
+            return False
+        self._write_small(small)
+        return True
+
+    def _take_all(self, gathered: Gathered, small: list[Buffer]) -> int:
+        return sum([self._take(answer, small) for answer in gathered.take_answers()])
 
     def _take(self, answer: list[Piece], small: list[Buffer]) -> int:
         """Small answers are gathered into one write; what lies on disk waits its turn in the outbox.
@@ -452,7 +472,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         size_bytes = 0
         for piece in answer:
             size_bytes += len(piece)
-            if type(piece) not in (bytes, bytearray) or size_bytes >= COALESCE_BYTES_MAX:
+            if type(piece) not in (bytes, bytearray) or size_bytes >= COALESCE_BYTES_MAX or self._outbox:
                 self._outbox.extend(answer)
                 return 0
         small.extend(cast("list[Buffer]", answer))
@@ -574,9 +594,13 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._outbox.popleft()
             self._position = 0
 
-    def _on_bug(self) -> None:
+    def _on_bug(self, gathered: Gathered | None = None) -> None:
         """While an error is handled: nobody but this connection feels it."""
-        logger.exception("%s: request failed in an unexpected way; this connection is closed", self.peer)
+        if gathered is not None:
+            gathered.drop()
+        is_ours = isinstance(sys.exception(), InvariantBrokenError)
+        what = "a bug in Tidelog" if is_ours else "request failed in an unexpected way"
+        logger.exception("%s: %s; this connection is closed", self.peer, what)
         self.close(Closed.FAILED)
 
     def _cannot_complete(self, error: TidelogError) -> None:

@@ -19,7 +19,7 @@ The rows behind it in the request wait for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
@@ -34,7 +34,8 @@ from tidelog.base.errors import (
     refusal,
 )
 from tidelog.base.ids import LeaderEpoch, ProducerId, TopicId
-from tidelog.log import Checked, TakesLongError, at_once_bytes_max
+from tidelog.base.invariant import invariant
+from tidelog.log import AppendResult, Checked, Outcome, TakesLongError, at_once_bytes_max
 from tidelog.metadata.configs.broker import TRANSACTION_PARTITION_VERIFICATION_ENABLE
 from tidelog.records.header import BATCH_OVERHEAD, read_header
 from tidelog.server.api.leader_hints import WRONG_LEADER, endpoints_of, leader_of
@@ -89,6 +90,10 @@ WHY_NOT_COMMITTED = {
 def handle(
     node: TransactionsApi, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    gathering = context.gathering
+    if gathering is not None and (request.transactional_id is not None or not request.acks):
+        gathering.perform()
+        context.gathering = None
     if request.transactional_id is None:
         return _append_all(node, request, context, {})
     adds = context.api_version >= ADDS_FROM_VERSION
@@ -130,8 +135,8 @@ def _append_all(
     node: DataApi, request: ProduceRequest, context: RequestContext, verdicts: Verdicts | None
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     by_id = context.header.api_version >= TOPIC_IDS_FROM_VERSION
-    owed = _Owed(request.timeout_ms, request.acks, context)
     response = ProduceResponse(responses=[])
+    owed = _Owed(request.timeout_ms, request.acks, context, response)
     later: list[_Row] = []
     spent_ns = 0
     for topic in request.topic_data:
@@ -148,8 +153,10 @@ def _append_all(
                     rows.append(_append(node, row, owed))
                 except TakesLongError:
                     later.append(row)
+                    owed.append_by_itself()
             else:
                 later.append(row)
+                owed.append_by_itself()
     if later:
         return _append_later(node, later, owed, response, context)
     return _answered(node, owed, response, context)
@@ -261,17 +268,36 @@ class _Row(NamedTuple):
 class _Owed:
     """What is asked for all rows of a request, and what is to be waited for before it is answered, row by row."""
 
-    __slots__ = ("acks", "context", "is_admin", "keeps_frame", "timeout_ms", "uncommitted", "unsynced", "wrong_leader")
+    __slots__ = (
+        "acks",
+        "context",
+        "gathering",
+        "is_admin",
+        "keeps_frame",
+        "response",
+        "timeout_ms",
+        "uncommitted",
+        "unsynced",
+        "wrong_leader",
+    )
 
-    def __init__(self, timeout_ms: int, acks: int, context: RequestContext) -> None:
+    def __init__(self, timeout_ms: int, acks: int, context: RequestContext, response: ProduceResponse) -> None:
         self.timeout_ms = timeout_ms
         self.acks = acks
         self.context = context
         self.is_admin = context.header.client_id == ADMIN_CLIENT_ID
         self.keeps_frame = False
+        self.gathering = context.gathering
+        self.response = response
         self.unsynced: list[tuple[Partition, PartitionProduceResponse]] = []
         self.uncommitted: list[tuple[asyncio.Future[Code], str | UUID, PartitionProduceResponse]] = []
         self.wrong_leader: list[tuple[str | UUID, PartitionProduceResponse]] = []
+
+    def append_by_itself(self) -> None:
+        """What was staged is appended now, and what follows at once."""
+        if self.gathering is not None:
+            self.gathering.perform()
+            self.gathering = None
 
 
 async def _answer_when_safe(
@@ -323,6 +349,7 @@ def _append(
     """
     topic, data, verdict, _ = row
     acks = owed.acks
+    partition: Partition | None = None
     try:
         if verdict.refusal is not None:
             raise verdict.refusal
@@ -337,6 +364,14 @@ def _append(
             raise refusal(Code.INVALID_RECORD, "no batch was sent")
         if isinstance(checked, KafkaError):
             raise checked
+        gathering = owed.gathering
+        if gathering is not None:
+            if partition.answers_at_append(acks_all=acks == -1):
+                fine = partition.check(records, acks_all=acks == -1, now_ms=node.clock.wall_ms())
+                answer = PartitionProduceResponse(data.index)
+                gathering.stage(partial(_append_staged, node), _Staged(partition, fine, row, owed, answer))
+                return answer
+            owed.append_by_itself()
         result = partition.append(
             records,
             acks_all=acks == -1,
@@ -345,27 +380,16 @@ def _append(
             checked=checked,
             at_once=True,
         )
-    except KafkaError as error:
-        answer = _refused(data.index, code_of(error, f"Produce {topic}-{data.index}"), str(error))
-        if isinstance(error, InvalidRecordsError):
-            answer.record_errors = [BatchIndexAndErrorMessage(index, fault) for index, fault in error.record_errors]
-        if answer.error_code in WRONG_LEADER:
-            owed.wrong_leader.append((topic, answer))
-        elif answer.error_code == Code.OUT_OF_ORDER_SEQUENCE_NUMBER and isinstance(data.records, memoryview):
-            _note_producer(node, partition, read_header(data.records).producer_id, owed.context)
+    except (KafkaError, DiskError) as error:
+        answer = PartitionProduceResponse(data.index)
+        _refuse(node, error, answer, partition=partition, row=row, owed=owed)
         return answer
     except InvariantBrokenError as error:
-        node.broker.failures.on_bug(partition, error)
+        if partition is not None:
+            node.broker.failures.on_bug(partition, error)
         raise
-    except DiskError as error:
-        node.broker.failures.on_disk_error(partition, error)
-        return _refused(data.index, Code.KAFKA_STORAGE_ERROR, str(error))
-    answer = PartitionProduceResponse(
-        index=data.index,
-        base_offset=result.first_offset,
-        log_append_time_ms=-1 if result.log_append_time_ms is None else result.log_append_time_ms,
-        log_start_offset=result.log_start_offset,
-    )
+    answer = PartitionProduceResponse(data.index)
+    _accept(answer, result)
     if acks != -1 and partition.is_sync_awaited:
         owed.unsynced.append((partition, answer))
     if acks == -1 and result.last_offset >= partition.high_watermark:
@@ -373,5 +397,74 @@ def _append(
     return answer
 
 
-def _refused(index: int, code: Code, message: str) -> PartitionProduceResponse:
-    return PartitionProduceResponse(index=index, error_code=code, base_offset=-1, error_message=message)
+def _accept(answer: PartitionProduceResponse, result: AppendResult) -> None:
+    answer.base_offset = result.first_offset
+    answer.log_append_time_ms = -1 if result.log_append_time_ms is None else result.log_append_time_ms
+    answer.log_start_offset = result.log_start_offset
+
+
+def _refuse(
+    node: DataApi,
+    error: KafkaError | DiskError,
+    answer: PartitionProduceResponse,
+    *,
+    partition: Partition | None,
+    row: _Row,
+    owed: _Owed,
+) -> None:
+    """Say in the answer why a batch was not appended."""
+    topic, data, _, _ = row
+    answer.base_offset, answer.error_message = -1, str(error)
+    if isinstance(error, DiskError):
+        assert partition is not None
+        node.broker.failures.on_disk_error(partition, error)
+        answer.error_code = Code.KAFKA_STORAGE_ERROR
+        return
+    answer.error_code = code_of(error, f"Produce {topic}-{data.index}")
+    if isinstance(error, InvalidRecordsError):
+        answer.record_errors = [BatchIndexAndErrorMessage(index, fault) for index, fault in error.record_errors]
+    if answer.error_code in WRONG_LEADER:
+        owed.wrong_leader.append((topic, answer))
+    elif (
+        answer.error_code == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+        and partition is not None
+        and isinstance(data.records, memoryview)
+    ):
+        _note_producer(node, partition, read_header(data.records).producer_id, owed.context)
+
+
+class _Staged(NamedTuple):
+    """A batch that is appended with those that came with it, and the row that says where then."""
+
+    partition: Partition
+    checked: Checked
+    row: _Row
+    owed: _Owed
+    answer: PartitionProduceResponse
+
+
+def _append_staged(node: DataApi, staged: list[_Staged]) -> None:
+    """Append what came together, all that is for one partition at once, and fill in the rows."""
+    by_partition: dict[Partition, list[_Staged]] = {}
+    for one in staged:
+        by_partition.setdefault(one.partition, []).append(one)
+    now_ms = node.clock.wall_ms()
+    for partition, those in by_partition.items():
+        outcomes: Sequence[Outcome]
+        try:
+            outcomes = partition.append_together([one.checked for one in those], now_ms=now_ms)
+        except KafkaError as error:
+            outcomes = [error] * len(those)
+        except InvariantBrokenError as error:
+            node.broker.failures.on_bug(partition, error)
+            raise
+        high_watermark = partition.high_watermark
+        for (_, _, row, owed, answer), outcome in zip(those, outcomes, strict=True):
+            if not isinstance(outcome, AppendResult):
+                _refuse(node, outcome, answer, partition=partition, row=row, owed=owed)
+                if owed.wrong_leader:
+                    _add_leaders(node, owed, owed.response, owed.context)
+                continue
+            _accept(answer, outcome)
+            if owed.acks == -1:
+                invariant(outcome.last_offset < high_watermark, "{}: not committed", partition.topic_partition)

@@ -1,0 +1,28 @@
+"""Requests that came together on a connection, and are answered together, in their order.
+
+Kafka: none; a `Processor` takes one request of a connection at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.wire import Piece
+
+
+class Gathered:
+    """What a dispatcher gives a connection instead of an answer, again for each request that joins those before it.
+
+    Whoever gets it has to end it in the same turn of the event loop, by `take_answers` or by `drop`, and takes the
+    answers before that of any later request.
+    """
+
+    __slots__ = ()
+
+    def take_answers(self) -> Sequence[list[Piece]]:
+        """Carry out what is left to be done, and have the answer to each request, in order."""
+        raise NotImplementedError
+
+    def drop(self) -> None:
+        """Their connection is closed, as one of them failed: what is left is not done, and nobody is answered."""
+        raise NotImplementedError

@@ -1,0 +1,263 @@
+"""Produce requests that arrive together: appended with one write, and each answered as if it had come alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+
+from support.clients.token_client import OneNode, play
+from support.clients.wire_client import batch_of
+from tidelog.base.errors import DiskError
+from tidelog.server.api.dispatch import Dispatcher
+from tidelog.server.replication.partition import Partition
+from tidelog.server.settings.metrics import RequestMetrics
+from tidelog.server.transport.connection_memory import ConnectionMemory
+from tidelog.server.transport.listener_roles import BROKER
+from tidelog.server.transport.server_connection import ServerConnection
+from tidelog.wire import ApiKey, decode, decode_response_header, encode_request
+from tidelog.wire.messages.api_00_produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tidelog.wire.messages.api_01_fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.wire.messages.api_02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+VERSION = 9
+PRODUCER = (4_000, 0)
+LATEST = -1
+
+
+class Transport:
+    """Keeps what is written, and takes all of it at once."""
+
+    def __init__(self) -> None:
+        self.written = bytearray()
+        self.writes = 0
+        self.is_closed = False
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+        self.writes += 1
+
+    def writelines(self, pieces: list[bytes]) -> None:
+        self.write(b"".join(pieces))
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    abort = close
+
+    def is_reading(self) -> bool:
+        return True
+
+    def pause_reading(self) -> None:
+        pass
+
+    def get_extra_info(self, name: str) -> object:
+        return ("10.0.0.1", 1) if name == "peername" else None
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
+
+class Peer:
+    """A connection of a node, and what comes on it."""
+
+    def __init__(self, one: OneNode, metrics: RequestMetrics | None = None) -> None:
+        self.node = one.node
+        self.transport = Transport()
+        machine = one.simulated.machine
+        self.connection = ServerConnection(
+            Dispatcher(self.node, BROKER, metrics).on_frame,
+            listener_name="PLAINTEXT",
+            frame_size_bytes_max=1 << 20,
+            connections={},
+            executor=machine.executor,
+            memory=ConnectionMemory(1 << 24, 1 << 24, machine.clock),
+            is_timed=metrics is not None,
+        )
+        self.connection.connection_made(self.transport)  # type: ignore[arg-type]
+        self.writes: list[int] = []
+        self._watch(self.partition("flights"))
+
+    def partition(self, topic: str) -> Partition:
+        return self.node.broker.partition(topic, 0)
+
+    def _watch(self, partition: Partition) -> None:
+        segments = partition.log.segments
+        on_written = segments.on_written
+
+        def counted(placed: Any, view: memoryview, now_ms: int) -> None:
+            self.writes.append(len(placed))
+            on_written(placed, view, now_ms)
+
+        segments.on_written = counted
+
+    def hear(self, *frames: bytes) -> None:
+        """These come at one time."""
+        sent = b"".join(frames)
+        while sent:
+            buffer = self.connection.get_buffer(-1)
+            size = min(len(buffer), len(sent))
+            buffer[:size] = sent[:size]
+            sent = sent[size:]
+            self.connection.buffer_updated(size)
+
+    @property
+    def rows(self) -> list[PartitionProduceResponse]:
+        """The first of each answer, if all of them are answers to Produce."""
+        found, written = [], memoryview(bytes(self.transport.written))
+        while written:
+            size = int.from_bytes(written[:4])
+            frame = written[4 : 4 + size]
+            _, _, position = decode_response_header(frame, ApiKey.PRODUCE, VERSION)
+            found.append(decode(ProduceResponse, frame, VERSION, position).responses[0].partition_responses[0])
+            written = written[4 + size :]
+        return found
+
+
+def framed(number: int, request: object, key: ApiKey = ApiKey.PRODUCE, version: int = VERSION) -> bytes:
+    pieces: list[Any] = encode_request(key, version, number, "tests", request)
+    return b"".join(pieces)
+
+
+def produce(number: int, batch: bytes, *, topic: str = "flights", acks: int = 1, beside: str | None = None) -> bytes:
+    topics = [topic] if beside is None else [topic, beside]
+    data = [TopicProduceData(name=name, partition_data=[PartitionProduceData(0, batch)]) for name in topics]
+    return framed(number, ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=data))
+
+
+def sequenced(sequence: int, *, epoch: int = 0) -> bytes:
+    return batch_of(b"idempotent", producer=(PRODUCER[0], epoch), base_sequence=sequence)
+
+
+def alone(story: Callable[[Peer], None]) -> None:
+    """Have it told on a node that has the topics `flights` and `delays`."""
+
+    async def told(one: OneNode) -> None:
+        story(Peer(one))
+
+    async def run(one: OneNode) -> None:
+        await one.make("delays")
+        await one.simulated.machine.do(lambda: told(one))
+
+    play(run)
+
+
+def test_what_comes_at_one_time_is_written_at_one_time() -> None:
+    def story(peer: Peer) -> None:
+        peer.hear(*(produce(number, batch_of(b"%d" % number)) for number in range(20)))
+        assert peer.writes == [20]
+        assert peer.transport.writes == 1
+        assert [(row.error_code, row.base_offset) for row in peer.rows] == [(0, number) for number in range(20)]
+        peer.hear(produce(20, batch_of(b"20")))
+        assert peer.writes == [20, 1]
+
+    alone(story)
+
+
+def test_requests_that_are_timed_share_what_was_done_at_once() -> None:
+    metrics = RequestMetrics()
+
+    async def told(one: OneNode) -> None:
+        Peer(one, metrics).hear(*(produce(number, batch_of(b"x")) for number in range(5)))
+
+    async def run(one: OneNode) -> None:
+        await one.simulated.machine.do(lambda: told(one))
+
+    play(run)
+    times = metrics.by_api[ApiKey.PRODUCE][1][VERSION]
+    assert times.count == 5
+    assert 0 <= times.handle_ns <= times.total_ns
+
+
+def test_a_disk_that_refuses_is_told_to_each_whose_batch_is_not_there() -> None:
+    def story(peer: Peer) -> None:
+        file: Any = peer.partition("flights").log.segments.active.file
+        append = type(file).append
+
+        def refusing(self: Any, data: Any) -> None:
+            if self is file:
+                raise DiskError(self.path, "no space", errno=28)
+            append(self, data)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(file), "append", refusing)
+            peer.hear(*(produce(number, batch_of(b"x")) for number in range(3)))
+        assert [(row.error_code, row.base_offset) for row in peer.rows] == [(56, -1)] * 3
+        peer.hear(*(produce(number, batch_of(b"x")) for number in range(3)))
+        assert [(row.error_code, row.base_offset) for row in peer.rows[3:]] == [(0, 0), (0, 1), (0, 2)]
+
+    alone(story)
+
+
+def _any_request(rng: random.Random, number: int, sequences: count[int]) -> bytes:
+    """One of many kinds; most can be gathered."""
+    kind = rng.randrange(16)
+    plain = batch_of(b"%d" % number, b"more")
+    if kind == 0:
+        return produce(number, plain[:-1] + bytes([plain[-1] ^ 1]))  # its checksum is wrong
+    if kind == 1:
+        return produce(number, plain, topic="nowhere")
+    if kind == 2:
+        return produce(number, plain, acks=0)
+    if kind == 3:
+        return produce(number, plain, acks=2)
+    if kind == 4:
+        rows = [
+            ListOffsetsTopic(name="flights", partitions=[ListOffsetsPartition(partition_index=0, timestamp=LATEST)])
+        ]
+        return framed(number, ListOffsetsRequest(replica_id=-1, topics=rows), ApiKey.LIST_OFFSETS, 7)
+    if kind == 5:
+        topics = [
+            FetchTopic(
+                topic="flights", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=500)]
+            )
+        ]
+        return framed(number, FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics), ApiKey.FETCH, 12)
+    if kind in (6, 7, 8):
+        return produce(number, sequenced(next(sequences)))
+    if kind == 9:
+        return produce(number, sequenced(rng.randrange(12)))  # a duplicate, or out of order
+    if kind == 10:
+        return produce(number, sequenced(0, epoch=rng.randrange(2)))
+    if kind == 11:
+        return produce(number, plain, beside="delays")
+    if kind == 12:
+        return produce(number, plain * 2)
+    return produce(number, plain, acks=rng.choice((1, -1)), topic=rng.choice(("flights", "delays")))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_together_or_one_by_one_the_answers_and_the_log_are_the_same(seed: int) -> None:
+    rng, sequences = random.Random(seed), count()
+    frames = [_any_request(rng, number, sequences) for number in range(60)]
+    frames.append(b"\0\0\0\2\0\0" if seed % 2 else b"\x7f\xff\xff\xff")
+    seen: list[tuple[bytes, bytes, bytes, bool]] = []
+    writes: list[int] = []
+
+    def tell(peer: Peer, *, together: bool) -> None:
+        if together:
+            peer.hear(*frames)
+        else:
+            for frame in frames:
+                peer.hear(frame)
+        files = [peer.partition(topic).log.segments.active.file for topic in ("flights", "delays")]
+        stored = [bytes(file.read_at(0, file.size())) for file in files]
+        seen.append((bytes(peer.transport.written), stored[0], stored[1], peer.transport.is_closed))
+        writes.append(len(peer.writes))
+
+    alone(lambda peer: tell(peer, together=False))
+    alone(lambda peer: tell(peer, together=True))
+    assert seen[0] == seen[1]
+    assert writes[1] <= writes[0]
