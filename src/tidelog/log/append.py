@@ -37,7 +37,13 @@ from tidelog.records.batch import (
 )
 from tidelog.records.compression import COMPRESSION_NAMES
 from tidelog.records.control import read_end_transaction_marker
-from tidelog.records.header import CONTROL_FLAG, DELETE_HORIZON_FLAG, LOG_APPEND_TIME_FLAG, TRANSACTIONAL_FLAG
+from tidelog.records.header import (
+    COMPRESSION_MASK,
+    CONTROL_FLAG,
+    DELETE_HORIZON_FLAG,
+    LOG_APPEND_TIME_FLAG,
+    TRANSACTIONAL_FLAG,
+)
 
 Origin = Literal["client", "coordinator", "controller"]
 """Who made a batch: `client` is anyone out there; the others are this node's own parts, which may write markers."""
@@ -162,12 +168,15 @@ class AppendRules:
         """
         try:
             header = read_header(batches)
-            found = [(0, header)] if header.size_bytes == len(batches) else split_batches(batches)
+            found = None if header.size_bytes == len(batches) else split_batches(batches)
         except MalformedBatchError as error:
             raise as_sent(error, batches) from None
-        accepted = [
-            self._check(batches, position, header, now_ms, origin, at_once=at_once) for position, header in found
-        ]
+        if found is None:
+            accepted = [self._check(batches, 0, header, now_ms, origin, at_once=at_once)]
+        else:
+            accepted = [
+                self._check(batches, position, header, now_ms, origin, at_once=at_once) for position, header in found
+            ]
         if self.codec is not None:
             batches, accepted = self._compress_anew(batches, accepted, at_once)
         return _make_checked((self, batches, accepted))
@@ -178,7 +187,9 @@ class AppendRules:
         # What the cluster writes for itself cannot be sent in smaller pieces.
         if header.size_bytes > self._batch_size_bytes_max and origin == "client":
             raise self._too_large(header.size_bytes)
-        size_bytes_max = at_once_bytes_max(header.size_bytes) if at_once else self._decompressed_size_bytes_max
+        size_bytes_max = self._decompressed_size_bytes_max
+        if at_once and header.attributes & COMPRESSION_MASK:
+            size_bytes_max = at_once_bytes_max(header.size_bytes)
         try:
             facts = validate_batch(batches, position, header, decompressed_size_bytes_max=size_bytes_max)
         except DecompressedTooLargeError:

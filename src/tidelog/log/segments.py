@@ -165,6 +165,12 @@ class Segments:
             self._write(view, placed)
             self.on_written(placed, view, now_ms)
             return
+        last = placed[-1]
+        newest = last._replace(max_timestamp=max([batch.max_timestamp for batch in placed]))
+        if self.active.size_bytes and not self._must_roll(last.position, newest, now_ms):  # so none of them must
+            self._write(view, placed)
+            self.on_written(placed, view, now_ms)
+            return
         run: list[Placed] = []
         start = end = 0
         for batch in placed:
@@ -219,8 +225,9 @@ class Segments:
                 self.failure = second
                 raise second from error
             raise
+        note = segment.note
         for _, header, base_offset, last_offset, max_timestamp in run:
-            segment.note(base_offset, last_offset, max_timestamp, header.size_bytes)
+            note(base_offset, last_offset, max_timestamp, header[1])
 
     def roll(self, now_ms: int, batch: Placed | None = None) -> None:
         """Close the active segment and start the next at its end; an empty one is left alone.

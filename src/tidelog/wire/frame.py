@@ -84,19 +84,17 @@ def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
             )
         known = APIS.get(api_key)
         if known is None or api_version < known.flexible_from:
-            state = None
-        elif buffer[position] == 0:
-            state, position = None, position + 1
+            return _make_header((api_key, api_version, correlation_id, _client_id(buffer, size), None)), position
+        if buffer[position] == 0:
+            end = position + 1
         else:
             end = position + 3 + buffer[position + 2] if position + 2 < len(buffer) else position
-            sender = _senders.get(bytes(buffer[_SENDER_AT:end]))
-            if sender is not None:
-                return _make_header((api_key, api_version, correlation_id, *sender)), end
+        sender = _senders.get(bytes(buffer[_SENDER_AT:end]))
+        if sender is None:
             state, end = _decode_tagged_fields(buffer, position)
             sender = _client_id(buffer, size), state
             _remember_sender(bytes(buffer[_SENDER_AT:end]), sender)
-            return _make_header((api_key, api_version, correlation_id, *sender)), end
-        return _make_header((api_key, api_version, correlation_id, _client_id(buffer, size), state)), position
+        return _make_header((api_key, api_version, correlation_id, *sender)), end
     except (struct.error, IndexError):
         raise MalformedMessageError(f"request header: the frame ends after {len(buffer)} bytes") from None
     except MalformedMessageError as error:

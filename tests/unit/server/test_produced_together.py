@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Callable
 from itertools import count
@@ -13,6 +14,7 @@ from support.clients.token_client import OneNode, play
 from support.clients.wire_client import batch_of
 from tidelog.base.errors import DiskError
 from tidelog.server.api.dispatch import Dispatcher
+from tidelog.server.api.request_context import RequestContext
 from tidelog.server.replication.partition import Partition
 from tidelog.server.settings.metrics import RequestMetrics
 from tidelog.server.transport.connection_memory import ConnectionMemory
@@ -162,6 +164,20 @@ def test_what_comes_at_one_time_is_written_at_one_time() -> None:
         assert [(row.error_code, row.base_offset) for row in peer.rows] == [(0, number) for number in range(20)]
         peer.hear(produce(20, batch_of(b"20")))
         assert peer.writes == [20, 1]
+
+    alone(story)
+
+
+def test_what_was_answered_is_freed_at_once() -> None:
+    def story(peer: Peer) -> None:
+        gc.collect()
+        gc.disable()
+        try:
+            peer.hear(*(produce(number, batch_of(b"x")) for number in range(20)))
+            peer.hear(produce(20, batch_of(b"x")), produce(21, batch_of(b"x")), b"\x7f\xff\xff\xff")
+            assert not [one for one in gc.get_objects() if isinstance(one, (RequestContext, ProduceRequest))]
+        finally:
+            gc.enable()
 
     alone(story)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.base.errors import MalformedMessageError, TooManyElementsError
 from tidelog.server.api.apis import APIS, OPEN_TO_ALL, is_served
 from tidelog.server.api.forwarding import forwarding
-from tidelog.server.api.gathering import FRAME_BYTES_MAX, GatheredRequest, Gathering
+from tidelog.server.api.gathering import FRAME_BYTES_MAX, Gathering, make_gathered
 from tidelog.server.api.long_requests import forget_lists, in_pieces, is_long, kept_bytes, let_go
 from tidelog.server.api.request_context import Handler, Phases, RequestContext
 from tidelog.server.api.rights import is_authorized
@@ -153,7 +153,7 @@ class Dispatcher:
         if gathering is not None:
             if response.__class__ is answer_type:
                 staged_ns = 0 if metrics is None else perf_counter_ns()
-                gathering.requests.append(GatheredRequest(context, response, len(frame), started_ns, staged_ns))
+                gathering.requests.append(make_gathered((context, response, len(frame), started_ns, staged_ns)))
                 self._gathering = gathering
                 return gathering
             gathering.perform()
@@ -193,11 +193,12 @@ class Dispatcher:
         """The answers to requests that arrived together, in their order."""
         performed_from_ns = 0 if self._metrics is None else perf_counter_ns()
         gathering.perform()
+        requests = gathering.take_requests()
         share_ns = 0
         if self._metrics is not None:
-            share_ns = (perf_counter_ns() - performed_from_ns) // len(gathering.requests)
+            share_ns = (perf_counter_ns() - performed_from_ns) // len(requests)
         answers = []
-        for context, response, size_bytes, started_ns, staged_ns in gathering.requests:
+        for context, response, size_bytes, started_ns, staged_ns in requests:
             header = context.header
             state = None if header.consistency_state is None else self._node.consistency_state
             answer = encode_response(header.api_key, header.api_version, header.correlation_id, response, state)
