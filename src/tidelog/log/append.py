@@ -197,7 +197,8 @@ class AppendRules:
                 raise TakesLongError from None
             raise
         if origin == "client":  # whose header counts once its checksum is right
-            self._check_client_header(header)
+            if header.attributes & ~COMPRESSION_MASK or header.base_offset or header.producer_id >= 0:
+                self._check_client_header(header)
             if self._is_compacted and facts.keyless_record_count:
                 self._check_records(batches, position, header, now_ms, origin, at_once=at_once)
         if self._uses_log_append_time:

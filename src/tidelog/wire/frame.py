@@ -179,7 +179,8 @@ def encode_response(
 ) -> list[Piece]:
     """A whole response frame, its size in front, as pieces to send in order. See `encode_request`."""
     header = _response_start.pack(correlation_id)
-    if _response_is_flexible(api_key, api_version):
+    known = APIS.get(api_key)  # as `_response_is_flexible`, without the call
+    if known is not None and api_version >= known.flexible_from and api_key != _API_VERSIONS:
         header += b"\0" if consistency_state is None else _encode_tagged_fields(consistency_state)
     return _frame(header, message, api_version)
 

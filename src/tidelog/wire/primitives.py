@@ -68,8 +68,12 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 def uvarint_rest(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
     """Go on with a varint whose `first` byte, just before `position`, said that more follow."""
-    value = first & 0x7F
-    for shift in (7, 14, 21):
+    group = buffer[position]
+    position += 1
+    value = first & 0x7F | (group & 0x7F) << 7
+    if group < 0x80:  # nearly always
+        return value, position
+    for shift in (14, 21):
         group = buffer[position]
         position += 1
         value |= (group & 0x7F) << shift

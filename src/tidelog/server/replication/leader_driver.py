@@ -205,10 +205,13 @@ class LeaderDriver(PartitionRole):
 
     def on_appended(self) -> None:
         """The leader's log grew: move the high watermark, and notify followers."""
-        self.replica.on_appended(self.partition.log.log_end_offset, self._host.now_ms(), is_held=False)
-        self._hold()
+        partition = self.partition
+        is_held = not partition.is_sync_awaited
+        self.replica.on_appended(partition.log.log_end_offset, self._host.now_ms(), is_held=is_held)
+        if not is_held:
+            self._hold()
         self.process_ready()
-        self.partition.follower_listeners.notify()
+        partition.follower_listeners.notify()
 
     def _hold(self) -> None:
         """Let what was appended count, once it is synced if `flush.messages` asks for that."""
