@@ -364,7 +364,7 @@ def test_a_request_that_ends_gives_the_next_one_its_time() -> None:
 def test_an_answer_that_is_not_taken_is_given_up() -> None:
     held = Held(lambda _: [bytes(1 << 20), bytes(1 << 20)])
     held.connection.pause_writing()
-    held.connection._outbox.append(b"more")
+    held.connection._outbox.extend([b"more"])
     assert held.sweep_until_closed(3) == 4
     assert held.closed == [Closed.NOT_READING]
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections import deque
 from collections.abc import Awaitable, Callable
 from time import perf_counter_ns
 from typing import cast
@@ -33,8 +32,8 @@ from tidelog.server.tasks import start_kept
 from tidelog.server.transport.closed import Closed
 from tidelog.server.transport.connection_memory import ConnectionMemory, Kept
 from tidelog.server.transport.gathered import Gathered
+from tidelog.server.transport.outbox import Outbox
 from tidelog.server.transport.sasl_gate import NewGate
-from tidelog.server.transport.stored_bytes import StoredBytes
 from tidelog.wire import FrameReceiver, Piece
 from tidelog.wire.connection import BUFFER_SIZE_BYTES_MIN
 from tidelog.wire.limits import request_size_bytes_max
@@ -101,7 +100,6 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_on_closed",
         "_on_frame",
         "_outbox",
-        "_position",
         "_reading",
         "_receiver",
         "_transport",
@@ -153,8 +151,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._handed_over: Kept | None = None  # of the frame that is answered, or of one before
         self._reading: asyncio.Future[None] | None = None
         self._transport: asyncio.Transport | None = None
-        self._outbox: deque[Piece] = deque()
-        self._position = 0  # of the first piece in the outbox: what was written of it
+        self._outbox = Outbox()
         self._answering: asyncio.Future[None] | None = None
         self._write_paused = False
         self._closing = False
@@ -344,8 +341,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _charge_answer(self) -> None:
         """What the peer has not taken, and is in memory."""
         assert self._transport is not None
-        here = (piece for piece in self._outbox if isinstance(piece, (bytes, bytearray, memoryview)))
-        self.memory.charge_answer(self, self._transport.get_write_buffer_size() + sum(map(len, here)))
+        self.memory.charge_answer(self, self._transport.get_write_buffer_size() + self._outbox.bytes_in_memory)
 
     def on_memory_given(self) -> None:
         """There is memory for what has begun to come."""
@@ -538,19 +534,12 @@ class ServerConnection(asyncio.BufferedProtocol):
         write_size_bytes_max = SCARCE_WRITE_SIZE_BYTES_MAX if self.memory.answers.is_scarce else WRITE_SIZE_BYTES_MAX
         try:
             while outbox and not self._write_paused:
-                piece = outbox[0]
-                size = min(len(piece) - self._position, write_size_bytes_max)
-                chunk: Buffer | None
-                if isinstance(piece, (bytes, bytearray, memoryview)):
-                    whole = self._position == 0 and size == len(piece)
-                    chunk = piece if whole else memoryview(piece)[self._position : self._position + size]
-                else:
-                    stored = cast(StoredBytes, piece)
-                    chunk = stored.read_cached(self._position, size)
-                    if chunk is None:
-                        self._reading = start_kept(self._read_later(stored, size))
-                        break
-                self._advance(len(chunk))
+                chunk = outbox.next_chunk(write_size_bytes_max)
+                if chunk is None:
+                    self._reading = start_kept(self._read_later(write_size_bytes_max))
+                    break
+                self._idle_sweeps = 0
+                outbox.advance(len(chunk))
                 pending.append(chunk)
                 pending_bytes += len(chunk)
                 if pending_bytes >= COALESCE_BYTES_MAX:
@@ -567,10 +556,10 @@ class ServerConnection(asyncio.BufferedProtocol):
             transport.close()
         return not transport.is_closing()  # a write that failed ended it: `connection_lost` comes in the next turn
 
-    async def _read_later(self, stored: StoredBytes, size: int) -> None:
+    async def _read_later(self, size_bytes_max: int) -> None:
         """The next chunk has to come from the disk: wait for it off the loop, then go on."""
         try:
-            chunk = await self._executor.run(lambda: stored.read(self._position, size))
+            chunk = await self._executor.run(self._outbox.chunk_on_disk(size_bytes_max))
         except TidelogError as error:
             self._reading = None
             self._cannot_complete(error)
@@ -581,18 +570,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._reading = None
         if self._transport is None or self._transport.is_closing():
             return
-        self._advance(len(chunk))
+        self._idle_sweeps = 0
+        self._outbox.advance(len(chunk))
         self._transport.write(chunk)
         if not self._write_paused and self._write_out():
             self._serve()
-
-    def _advance(self, size_bytes: int) -> None:
-        """So much more of the first piece in the outbox is on its way."""
-        self._idle_sweeps = 0
-        self._position += size_bytes
-        if self._position >= len(self._outbox[0]):
-            self._outbox.popleft()
-            self._position = 0
 
     def _on_bug(self, gathered: Gathered | None = None) -> None:
         """While an error is handled: nobody but this connection feels it."""
