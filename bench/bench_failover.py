@@ -3,16 +3,18 @@
 Both with the default sessions (`broker.session.timeout.ms`), RF 3, min.insync.replicas=2; a record every 5 ms.
 A round counts from `kill -9` to the acknowledgement of the first record that was sent after it. Our consumer reads
 beside our producer: the round counts to the first such record that it hands over, too. The victim leads the
-partition; in half of the rounds it is the active controller as well.
+partition; in half of the rounds it is the active controller as well. Stock clients have their defaults, but for acks.
 
-python bench/bench_failover.py [--quick | --long] [--only-ours]
+python bench/bench_failover.py [--quick | --long] [--only-ours | --without-kafka]
 
---only-ours: neither Kafka nor librdkafka.
+--only-ours: neither Kafka nor stock clients.
+--without-kafka: stock clients at Tidelog, and no Kafka beside it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 import signal
@@ -26,8 +28,11 @@ from functools import partial
 from pathlib import Path
 
 import confluent_kafka
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError as AiokafkaError
 from beside_kafka import PEER, QUICK, need_kafka
 from harness import LONG, WireClient, figure, say
+from kafka import KafkaProducer
 
 from support.clients.kafka_peer import KafkaCluster
 from support.fixtures.waiting import wait_until
@@ -50,9 +55,11 @@ REPLICATED = {
 OUR_ROUNDS = 3 if QUICK else 100 if LONG else 20
 PEER_ROUNDS = 1 if QUICK else 20 if LONG else 5
 ONLY_OURS = "--only-ours" in sys.argv[1:]
+WITHOUT_KAFKA = "--without-kafka" in sys.argv[1:]
 RECORD_EVERY_SECONDS = 0.005
 OUR_ACKNOWLEDGED_MS_MAX = 150
 OUR_READ_MS_MAX = 300
+STOCK_MS_MAX = 600
 SENT_AT = struct.Struct("<d")
 WARM_SECONDS = 1.0
 WAIT_SECONDS_MAX = 60.0
@@ -101,6 +108,71 @@ def failover_ms_of_librdkafka(cluster: Cluster, topic: str, strike: Callable[[],
         producer.poll(RECORD_EVERY_SECONDS)
     producer.purge()
     return ((acknowledged_at - struck_at) * 1e3,)
+
+
+def failover_ms_of_kafka_python(cluster: Cluster, topic: str, strike: Callable[[], None]) -> tuple[float, ...]:
+    """The same at kafka-python."""
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap.split(","), acks="all")
+    struck_at = acknowledged_at = 0.0
+
+    def on_acknowledged(sent_at: float, _: object) -> None:
+        nonlocal acknowledged_at
+        if struck_at and sent_at > struck_at and not acknowledged_at:
+            acknowledged_at = time.perf_counter()
+
+    began_at = time.perf_counter()
+    while not acknowledged_at:
+        now = time.perf_counter()
+        if not struck_at and now > began_at + WARM_SECONDS:
+            strike()
+            struck_at = time.perf_counter()
+        assert now < began_at + WAIT_SECONDS_MAX, f"{topic}: nothing is acknowledged"
+        outcome = producer.send(topic, b"x" * 100, partition=0)
+        outcome.add_callback(partial(on_acknowledged, time.perf_counter()))
+        time.sleep(RECORD_EVERY_SECONDS)
+    producer.close(timeout=1)
+    return ((acknowledged_at - struck_at) * 1e3,)
+
+
+def failover_ms_of_aiokafka(cluster: Cluster, topic: str, strike: Callable[[], None]) -> tuple[float, ...]:
+    """The same at aiokafka."""
+    return asyncio.run(_failover_ms_of_aiokafka(cluster, topic, strike))
+
+
+async def _failover_ms_of_aiokafka(cluster: Cluster, topic: str, strike: Callable[[], None]) -> tuple[float, ...]:
+    acknowledged_at = struck_at = 0.0
+
+    async def heed(sent_at: float, outcome: Awaitable[object]) -> None:
+        nonlocal acknowledged_at
+        try:
+            await outcome
+        except AiokafkaError:
+            return
+        if struck_at and sent_at > struck_at and not acknowledged_at:
+            acknowledged_at = time.perf_counter()
+
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it reports each attempt
+    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, acks="all")
+    async with producer, asyncio.TaskGroup() as group:
+        began_at = time.perf_counter()
+        while not acknowledged_at:
+            now = time.perf_counter()
+            if not struck_at and now > began_at + WARM_SECONDS:
+                strike()
+                struck_at = time.perf_counter()
+            assert now < began_at + WAIT_SECONDS_MAX, f"{topic}: nothing is acknowledged"
+            sent_at = time.perf_counter()
+            outcome = await producer.send(topic, b"x" * 100, partition=0)
+            group.create_task(heed(sent_at, outcome))
+            await asyncio.sleep(RECORD_EVERY_SECONDS)
+    return ((acknowledged_at - struck_at) * 1e3,)
+
+
+STOCK_CLIENTS = {
+    "librdkafka": failover_ms_of_librdkafka,
+    "kafka-python": failover_ms_of_kafka_python,
+    "aiokafka": failover_ms_of_aiokafka,
+}
 
 
 def failover_ms_of_ours(cluster: Cluster, topic: str, strike: Callable[[], None]) -> tuple[float, float]:
@@ -196,13 +268,15 @@ def quantile(values: list[float], share: float) -> float:
 
 
 def measure(node: Cluster, peer: Cluster | None) -> None:
-    for of_controller, p99_ms_max in ((False, 1_500), (True, 2_500)):
+    for of_controller, p99_ms_max in ((False, STOCK_MS_MAX), (True, 2_500)):
         whose = "leader that is the active controller" if of_controller else "leader"
         struck = f"kill -9 of a {whose}, to the next"
-        if peer is not None:
-            [theirs] = waits_ms(peer, failover_ms_of_librdkafka, PEER_ROUNDS, of_controller=of_controller)
-            [ours] = waits_ms(node, failover_ms_of_librdkafka, OUR_ROUNDS, of_controller=of_controller)
-            _tell(f"{struck} acknowledged write, librdkafka", ours, p99_ms_max, theirs)
+        for name, failover in () if ONLY_OURS else STOCK_CLIENTS.items():
+            theirs = None
+            if peer is not None:
+                [theirs] = waits_ms(peer, failover, PEER_ROUNDS, of_controller=of_controller)
+            [ours] = waits_ms(node, failover, OUR_ROUNDS, of_controller=of_controller)
+            _tell(f"{struck} acknowledged write, {name}", ours, p99_ms_max, theirs)
         written, read = waits_ms(node, failover_ms_of_ours, OUR_ROUNDS, of_controller=of_controller)
         _tell(f"{struck} acknowledged write, our producer", written, OUR_ACKNOWLEDGED_MS_MAX)
         _tell(f"{struck} record read, our consumer", read, OUR_READ_MS_MAX)
@@ -221,7 +295,7 @@ def _tell(name: str, ours: list[float], p99_ms_max: int, theirs: list[float] | N
 
 
 def main() -> None:
-    if ONLY_OURS:
+    if ONLY_OURS or WITHOUT_KAFKA:
         with started(lambda home: OurCluster(home, SIZE, config=REPLICATED)) as node:
             measure(node, None)
         return
