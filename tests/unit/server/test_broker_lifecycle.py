@@ -14,7 +14,7 @@ from support.fixtures.lone_broker import lone_replication
 from support.fixtures.memory_disk import MemoryDisk
 from support.fixtures.scripted_broker import SILENT, ScriptedBroker
 from tidelog.base.errors import Code, ConfigError, TimedOutError
-from tidelog.base.ids import BrokerEpoch, BrokerId, Offset
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from tidelog.controller.leaders import LOST_DIRECTORY
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
@@ -83,6 +83,7 @@ class SoleController:
 
     def __init__(self, leader_id: BrokerId, leader_address: Address) -> None:
         self.leader_id = leader_id
+        self.leader_epoch = LeaderEpoch(1)
         self._address = leader_address
         self._changed = Notifier()
         self.is_leaderless = False

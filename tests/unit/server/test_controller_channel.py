@@ -12,13 +12,14 @@ from support.clients.wire_samples import sample
 from support.fixtures.scripted_broker import HANG_UP, SILENT, ScriptedBroker
 from support.fixtures.waiting import until
 from tidelog.base.errors import Code, KafkaError, NetworkError, UnsupportedVersionError
-from tidelog.base.ids import BrokerId, ClusterId
+from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch
 from tidelog.base.ports import Executor
 from tidelog.base.principals import Principal, Requester
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
 from tidelog.net.address import Address
+from tidelog.net.pool import CONTROL_REQUESTS
 from tidelog.security.principal_data import decode_principal
 from tidelog.server.api.apis import APIS as SERVED
 from tidelog.server.api.envelopes import Envelope
@@ -39,7 +40,7 @@ from tidelog.wire.messages.api_19_create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from tidelog.wire.messages.api_58_envelope import EnvelopeResponse
+from tidelog.wire.messages.api_58_envelope import EnvelopeRequest, EnvelopeResponse
 from tidelog.wire.schema import layout_of
 
 SECONDS_MAX = 60.0
@@ -54,6 +55,7 @@ class Leader:
 
     def __init__(self) -> None:
         self.leader_id: BrokerId | None = None
+        self.leader_epoch: LeaderEpoch | None = None
         self.leader_address: Address | None = None
         self.leaderless_ms = 0
         self.voters_heard = "1 of the 3 voters answers"
@@ -307,11 +309,22 @@ ALICE = Principal("User", "alice")
 
 
 async def ask_for(
-    channel: ControllerChannel, host: str = "192.0.2.7", version: int | None = None, executor: Executor | None = None
+    channel: ControllerChannel,
+    host: str = "192.0.2.7",
+    version: int | None = None,
+    executor: Executor | None = None,
+    request_class: str = CONTROL_REQUESTS,
 ) -> CreateTopicsResponse:
     requester = Requester(ALICE, host, by_token=True)
     envelope = Envelope(REQUEST, CreateTopicsResponse, HEADER, requester, executor or InlineExecutor())
-    return await channel.request(REQUEST, CreateTopicsResponse, timeout_ms=LONG_MS, version=version, envelope=envelope)
+    return await channel.request(
+        REQUEST,
+        CreateTopicsResponse,
+        timeout_ms=LONG_MS,
+        version=version,
+        request_class=request_class,
+        envelope=envelope,
+    )
 
 
 def enclosed(answer: object, version: int = 7, correlation_id: int = 41) -> EnvelopeResponse:
@@ -343,6 +356,75 @@ def test_what_is_asked_for_a_client_says_for_whom(host: str, address: bytes, ver
         assert decode(CreateTopicsRequest, sent.request_data, version or 7, position) == REQUEST
         assert (first.client_ids[-1], first.tokens[-1]) == ("broker-1", NO_TOKEN_YET)
         assert not first.messages(ApiKey.CREATE_TOPICS)
+
+    run(scenario)
+
+
+def test_what_is_asked_again_says_that_it_is() -> None:
+    async def scenario(channel: ControllerChannel, leader: Leader, first: ScriptedBroker, _: ScriptedBroker) -> None:
+        answers = [enclosed(DONE), enclosed(DONE), HANG_UP, HANG_UP, enclosed(DONE)]
+        first.on(ApiKey.ENVELOPE, lambda *_: answers.pop(0))
+        leader.leader_epoch = LeaderEpoch(3)
+        leader.is_now(first)
+        for _number in range(3):
+            await ask_for(channel)
+        sent = first.messages(ApiKey.ENVELOPE)
+        assert [one.sender_generation for one in sent] == [0, 0, 0, 1, 2]
+        assert {one.leader_epoch for one in sent} == {3}
+        (sender_id,) = {one.sender_id for one in sent}
+        other = ControllerChannel(BrokerId(1), ClusterId("mine"), leader, network=RealNetwork(), rng=SystemRng())
+        answers.append(enclosed(DONE))
+        await ask_for(other)  # of the same broker, started again
+        assert first.messages(ApiKey.ENVELOPE)[-1].sender_id != sender_id
+        await other.close()
+
+    run(scenario)
+
+
+def test_what_is_given_up_makes_nothing_older_that_another_api_asks() -> None:
+    async def scenario(channel: ControllerChannel, leader: Leader, first: ScriptedBroker, _: ScriptedBroker) -> None:
+        answers = [HANG_UP, enclosed(DONE), enclosed(DONE)]
+        first.on(ApiKey.ENVELOPE, lambda *_: answers.pop(0))
+        leader.is_now(first)
+        await ask_for(channel)
+        await ask_for(channel, request_class="another")
+        sent = first.messages(ApiKey.ENVELOPE)
+        assert [one.sender_generation for one in sent] == [0, 1, 0]
+        assert sent[1].sender_id != sent[2].sender_id
+
+    run(scenario)
+
+
+def test_who_knows_an_earlier_leader_epoch_hears_of_the_next_and_asks_again() -> None:
+    async def scenario(channel: ControllerChannel, leader: Leader, first: ScriptedBroker, _: ScriptedBroker) -> None:
+        def answer(request: EnvelopeRequest, _: int) -> EnvelopeResponse:
+            return enclosed(DONE) if request.leader_epoch == 4 else EnvelopeResponse(error_code=Code.NOT_CONTROLLER)
+
+        first.on(ApiKey.ENVELOPE, answer)
+        leader.leader_epoch = LeaderEpoch(3)
+        leader.is_now(first)
+        asking = asyncio.ensure_future(ask_for(channel))
+        await until(lambda: len(first.messages(ApiKey.ENVELOPE)) >= 2)
+        leader.leader_epoch = LeaderEpoch(4)
+        assert await asking == DONE
+        assert {one.sender_generation for one in first.messages(ApiKey.ENVELOPE)} == {0}
+
+    run(scenario)
+
+
+def test_what_nobody_waits_for_any_more_is_older_than_what_is_asked_next() -> None:
+    async def scenario(
+        channel: ControllerChannel, leader: Leader, first: ScriptedBroker, second: ScriptedBroker
+    ) -> None:
+        first.on(ApiKey.ENVELOPE, lambda *_: SILENT)
+        second.on(ApiKey.ENVELOPE, lambda *_: enclosed(DONE))
+        leader.is_now(first)
+        asking = asyncio.ensure_future(ask_for(channel))
+        await until(lambda: first.messages(ApiKey.ENVELOPE))
+        leader.is_now(second)
+        assert await asking == DONE
+        (sent,) = second.messages(ApiKey.ENVELOPE)
+        assert sent.sender_generation == 1
 
     run(scenario)
 

@@ -50,6 +50,7 @@ class Leader:
 
     def __init__(self, broker: ScriptedBroker) -> None:
         self.leader_id = BrokerId(9)
+        self.leader_epoch = LeaderEpoch(1)
         self.leader_address = Address("127.0.0.1", broker.port)
         self.is_leaderless = False
         self.leaderless_ms = 0

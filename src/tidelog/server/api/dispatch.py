@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tidelog.base.principals import Requester
     from tidelog.server.api.ports import ServerApi
     from tidelog.server.api.slow_requests import SlowRequestLog
+    from tidelog.server.quorum.forwarded_attempts import Attempt
     from tidelog.server.settings.metrics import RequestMetrics, RequestTimes
     from tidelog.server.transport.server_connection import Answer, ServerConnection
 
@@ -82,12 +83,17 @@ class Dispatcher:
         self._gathering: Gathering | None = None
 
     def on_frame(
-        self, frame: memoryview, connection: ServerConnection, forwarded_for: Requester | None = None
+        self,
+        frame: memoryview,
+        connection: ServerConnection,
+        forwarded_for: Requester | None = None,
+        attempt: Attempt | None = None,
     ) -> Answer | Gathered | Awaitable[Answer]:
         """Answer one request, or gather it with those that arrived with it.
 
         Args:
             forwarded_for: who asked the broker on whose connection it came; None if it came by itself.
+            attempt: which one of that broker it is.
 
         Returns:
             The answer, if not to be awaited; `Gathered` if more has come behind it that may be carried out with it.
@@ -112,7 +118,7 @@ class Dispatcher:
             position += 3
         context = RequestContext(header, connection, self._listener_role)
         if forwarded_for is not None:
-            context.forwarded_for = forwarded_for
+            context.forwarded_for, context.attempt = forwarded_for, attempt
         try:
             request = decode(
                 known.request, frame, version, position, ignores_trailing_bytes=True, elements_max=ELEMENTS_AT_ONCE_MAX

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tidelog.base.principals import Requester
     from tidelog.server.api.ports import ServerApi
     from tidelog.server.api.request_context import Handler, RequestContext
+    from tidelog.server.quorum.forwarded_attempts import Attempt
     from tidelog.server.transport.server_connection import Answer, ServerConnection
 
 _API_KEY = Struct(">h")
@@ -35,23 +36,29 @@ class EmbeddedRequests(Dispatcher):
     """See the module. What it is given is counted and logged as what comes by itself."""
 
     def answer(
-        self, request: memoryview, connection: ServerConnection, forwarded_for: Requester
+        self,
+        request: memoryview,
+        connection: ServerConnection,
+        forwarded_for: Requester,
+        attempt: Attempt | None = None,
     ) -> Awaitable[memoryview]:
         """The answer to one request; both begin with their header, without their size.
 
         Args:
             request: valid until this returns.
             connection: of the broker that forwards it.
+            attempt: which one of the broker it is; None where it does not say.
 
         Raises:
             KafkaError: at once, or awaited. INVALID_REQUEST: the API is not forwarded, or this is larger than its
                 requests may be. UNSUPPORTED_VERSION: its version is not served, or the bytes are no request.
-                NOT_CONTROLLER. STALE_METADATA: the client has seen metadata that did not come here in time.
+                NOT_CONTROLLER: so it is, or the broker may have sent it again since. STALE_METADATA: the client has
+                seen metadata that did not come here in time.
         """
         try:
             if len(request) >= _API_KEY.size:
                 _check_size(_API_KEY.unpack_from(request)[0], len(request))
-            answer = self.on_frame(request, connection, forwarded_for)
+            answer = self.on_frame(request, connection, forwarded_for, attempt)
         except MalformedMessageError as error:
             raise refusal(Code.UNSUPPORTED_VERSION, f"the request in the envelope: {error}") from None
         invariant(isinstance(answer, Awaitable), "the answer to an embedded request came at once")
@@ -77,9 +84,12 @@ def _check_size(api_key: int, size_bytes: int) -> None:
 
 
 def _by_active_controller(handle: Handler) -> Handler:
-    """The handler of an API, which raises NOT_CONTROLLER instead of answering so."""
+    """The handler of an API, which raises NOT_CONTROLLER instead of answering so, and for what comes late."""
 
     async def serve(node: ServerApi, request: Any, context: RequestContext) -> Any:
+        attempt, controller = context.attempt, node.active_controller
+        if attempt is not None and controller is not None and controller.leader_epoch is not None:
+            controller.latest_attempts.check(attempt, controller.leader_epoch)  # now: it may have waited
         answer = handle(node, request, context)
         if isinstance(answer, Awaitable):
             answer = await answer

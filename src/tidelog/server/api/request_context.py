@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tidelog.base.principals import Requester
     from tidelog.server.api.gathering import Gathering
     from tidelog.server.api.ports import ServerApi
+    from tidelog.server.quorum.forwarded_attempts import Attempt
     from tidelog.server.transport.connection_memory import Kept
     from tidelog.server.transport.server_connection import ServerConnection
 
@@ -28,6 +29,7 @@ class RequestContext:
         is_long: it lists much: it is read, and its answer written, on another thread.
         kept: the memory that is counted for it, if it is long: for its handler to give back what it needs no more.
         forwarded_for: who asked the broker that sends it on (KIP-590); None for requests that nobody forwards.
+        attempt: of that broker, where it counts them.
         is_exempt: no quota is charged for it: a node sent it.
         throttle_ms: for how long its sender is to be held back, beside what it costs otherwise.
         reflects: how recent the metadata is that the answer reflects, where that is not what there is at its end.
@@ -42,6 +44,7 @@ class RequestContext:
     reflects: ConsistencyState | None = None
     kept: Kept | None = None
     forwarded_for: Requester | None = None
+    attempt: Attempt | None = None
     is_exempt: bool = False
     throttle_ms: int = 0
     gathering: Gathering | None = None

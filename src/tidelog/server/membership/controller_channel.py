@@ -1,7 +1,8 @@
 """Requests to the active controller, wherever it is: to its controller listener, over TCP, be it this node's own.
 
 Who leads the quorum changes, and what was asked of one that leads no longer may or may not have been done. So a request
-is sent again, to the next one, until it is answered or its time is over: what is asked here bears being asked twice.
+is sent again, to the next one, until it is answered or its time is over: what is asked here bears being asked twice. It
+does not bear being done late, when something else was asked since: what is asked for clients says which attempt it is.
 
 Kafka: `NodeToControllerChannelManager`.
 """
@@ -12,15 +13,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from uuid import UUID
 
 from tidelog.base.errors import Code, KafkaError, NetworkError, refusal
-from tidelog.base.ids import BrokerId, ClusterId, Offset
+from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch, Offset
 from tidelog.base.ports import Network, Rng
 from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import Connection, ConnectionSettings
 from tidelog.net.pool import CONTROL_REQUESTS, ConnectionPool
 from tidelog.net.security import ConnectionSecurity
+from tidelog.server.quorum.forwarded_attempts import Attempt
 from tidelog.server.tasks import unless
 from tidelog.wire import NO_TOKEN_YET, ApiKey, ConsistencyState
 from tidelog.wire.schema import layout_of
@@ -41,6 +44,11 @@ class LeaderSource(Protocol):
 
     @property
     def leader_id(self) -> BrokerId | None: ...
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch | None:
+        """The latest that is known."""
+        ...
 
     @property
     def leader_address(self) -> Address | None:
@@ -104,6 +112,20 @@ class LastToken:
             self.last_offset = Offset(state.token)
 
 
+class _Sender:
+    """Of the requests of one class: what breaks the connection of another fences none of them.
+
+    Attributes:
+        generation: how many were given up without an answer: they may be heard later than those to come.
+    """
+
+    __slots__ = ("generation", "sender_id")
+
+    def __init__(self, sender_id: UUID) -> None:
+        self.sender_id = sender_id
+        self.generation = 0
+
+
 class ControllerChannel:
     """See the module. Belongs to the event loop it is used in.
 
@@ -130,6 +152,8 @@ class ControllerChannel:
         )
         self._backoff = Backoff(RETRY_BACKOFF_MS, RETRY_BACKOFF_MS_MAX, rng)
         self._pools: dict[Address, ConnectionPool] = {}  # of the leader alone, and none before it was asked
+        self._rng = rng
+        self._senders: dict[str, _Sender] = {}  # by request class
         self._is_closed = False
 
     @property
@@ -180,7 +204,9 @@ class ControllerChannel:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         reason = ""
-        send = partial(_send, message, response, version=version, envelope=envelope)
+        send = partial(
+            _send, message, response, version=version, envelope=envelope, attempt=partial(self._attempt, request_class)
+        )
 
         async def ask() -> R:
             nonlocal reason
@@ -238,7 +264,23 @@ class ControllerChannel:
         if pool is None:
             pool = self._pools[address] = ConnectionPool(self._network, self._settings, self._backoff, is_node=True)
             await self._close_all_but(address)
-        return await send(await pool.connection(address, request_class))
+        connection = await pool.connection(address, request_class)
+        try:
+            return await send(connection)
+        except (NetworkError, asyncio.CancelledError):
+            self._sender(request_class).generation += 1
+            raise
+
+    def _attempt(self, request_class: str) -> Attempt:
+        """The one that is sent now."""
+        sender, leader_epoch = self._sender(request_class), self._leader.leader_epoch
+        return Attempt(sender.sender_id, sender.generation, -1 if leader_epoch is None else leader_epoch)
+
+    def _sender(self, request_class: str) -> _Sender:
+        sender = self._senders.get(request_class)
+        if sender is None:
+            sender = self._senders[request_class] = _Sender(self._rng.uuid())
+        return sender
 
     async def _close_all_but(self, address: Address | None) -> None:
         for other in [known for known in self._pools if known != address]:
@@ -258,6 +300,7 @@ async def _send(
     timeout_ms: int,
     version: int | None,
     envelope: SealedRequest | None,
+    attempt: Callable[[], Attempt],
 ) -> R:
     versions, lowest = connection.versions, 0 if version is None else version
     version = versions.version(layout_of(type(message)).api_key, min_version=lowest, max_version=version)
@@ -265,9 +308,9 @@ async def _send(
         return await connection.request(message, response, timeout_ms=timeout_ms, version=version)
     from tidelog.wire.messages.api_58_envelope import EnvelopeResponse
 
-    answer = await connection.request(
-        envelope.sealed(version), EnvelopeResponse, timeout_ms=timeout_ms, version=ENVELOPE_VERSION
-    )
+    sealed = envelope.sealed(version)
+    sealed.sender_id, sealed.sender_generation, sealed.leader_epoch = attempt()
+    answer = await connection.request(sealed, EnvelopeResponse, timeout_ms=timeout_ms, version=ENVELOPE_VERSION)
     opened: R = await envelope.opened(answer, version)
     return opened
 

@@ -39,6 +39,7 @@ from tidelog.metadata.records import (
     EndTransactionRecord,
     NoOpRecord,
 )
+from tidelog.server.quorum.forwarded_attempts import LatestAttempts
 from tidelog.server.quorum.metadata_log import MetadataBatch
 from tidelog.server.storage.metadata_snapshots import Snapshot
 from tidelog.server.tasks import Tasks
@@ -113,6 +114,7 @@ class Controller:
 
     Attributes:
         unclean_elections: how many were committed while this was the active one.
+        latest_attempts: of brokers that forward requests.
     """
 
     def __init__(
@@ -129,6 +131,7 @@ class Controller:
             state, not_active=Code.NOT_CONTROLLER, transactions=LOG_TRANSACTIONS
         )
         self.unclean_elections = 0
+        self.latest_attempts = LatestAttempts()
         self._quorum = quorum
         self._on_committed = on_committed
         self._clock = clock

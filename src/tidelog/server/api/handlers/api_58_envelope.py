@@ -2,7 +2,8 @@
 
 Behaviour: what is in the envelope is answered as if the client had sent it here: by the same handler, with the client's
 id, principal and address, and with what it has seen (KIP-1243). What is wrong with the envelope, or with the start of
-what is in it, is its own error; so is that this controller is not active.
+what is in it, is its own error; so is that this controller is not active, and that the broker may have sent it again
+since (see `forwarded_attempts`).
 
 Kafka: `ControllerApis.handleEnvelopeRequest`.
 """
@@ -18,6 +19,7 @@ from tidelog.base.principals import Requester
 from tidelog.security.principal_data import decode_principal
 from tidelog.server.api.embedded_requests import EmbeddedRequests
 from tidelog.server.api.request_context import RequestContext, code_of
+from tidelog.server.quorum.forwarded_attempts import Attempt
 from tidelog.wire.messages.api_58_envelope import EnvelopeRequest, EnvelopeResponse
 
 if TYPE_CHECKING:
@@ -30,7 +32,8 @@ def handle(
     try:
         principal, by_token = decode_principal(request.request_principal)
         client = Requester(principal, _host(request.client_host_address), by_token)
-        return _enclosed(embedded.answer(memoryview(request.request_data), context.connection, client))  # type: ignore[arg-type]
+        data = memoryview(request.request_data)  # type: ignore[arg-type]
+        return _enclosed(embedded.answer(data, context.connection, client, _attempt(request)))
     except KafkaError as error:
         return _refused(error)
 
@@ -44,6 +47,13 @@ async def _enclosed(answer: Awaitable[memoryview]) -> EnvelopeResponse:
 
 def _refused(error: KafkaError) -> EnvelopeResponse:
     return EnvelopeResponse(error_code=code_of(error, "Envelope"))
+
+
+def _attempt(request: EnvelopeRequest) -> Attempt | None:
+    """None of a broker that counts nothing, as Kafka's."""
+    if request.sender_generation < 0:
+        return None
+    return Attempt(request.sender_id, request.sender_generation, request.leader_epoch)
 
 
 def _host(address: bytes) -> str:
