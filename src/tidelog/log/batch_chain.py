@@ -27,8 +27,8 @@ class BatchChain:
         path: of the file, for errors.
         position: in the file, where the first batch starts.
         next_offset: what it has to start with; None for whatever it says.
-        end: where in the file the slice ends, and what comes there: the base offset of a batch, or the end of the
-            segment; None where that is not known.
+        end: where in the file the slice ends, and the base offset of the batch that comes there. That is None at the
+            end of the segment: the next one may begin later, if one between them is lost. None where nothing is known.
         cleaned_end_offset: up to here offsets may be missing, since compaction removed their records (exclusive).
         on_rotten: told before the error is raised, on the thread that reads.
     """
@@ -41,7 +41,7 @@ class BatchChain:
         position: int,
         next_offset: int | None,
         *,
-        end: tuple[int, Offset] | None,
+        end: tuple[int, Offset | None] | None,
         cleaned_end_offset: int,
         on_rotten: Rotten,
     ) -> None:
@@ -118,5 +118,5 @@ class BatchChain:
             return True
         next_offset, (end_position, end_offset) = self._next_offset, self._end
         return self._position == end_position and (
-            next_offset == end_offset or next_offset < end_offset <= self._cleaned_end_offset
+            end_offset is None or next_offset == end_offset or next_offset < end_offset <= self._cleaned_end_offset
         )

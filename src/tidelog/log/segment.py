@@ -326,11 +326,12 @@ class Segment:
         size_bytes = max(stop - start, 0)
         if is_recent:
             return LogSlice(self.file, start, size_bytes, self._truncations, self.offset_at)
+        end = start + size_bytes
         chain = BatchChain(
             self.path,
             start,
             None if start else self.base_offset,
-            end=(start + size_bytes, self.offset_at(start + size_bytes)) if size_bytes else None,
+            end=(end, self.offset_at(end) if end < self.size_bytes else None) if size_bytes else None,
             cleaned_end_offset=cleaned_end_offset,
             on_rotten=self._on_rotten,
         )

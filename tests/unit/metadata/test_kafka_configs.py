@@ -44,6 +44,7 @@ OWN = {
     "group.offsets.memory.bytes",
     "inter.node.queued.max.request.bytes",
     "leader.in.doubt.max.ms",
+    "log.scrubber.io.max.bytes.per.second",
     "logging.format",
     "losses.kept.bytes",
     "losses.retained.max",

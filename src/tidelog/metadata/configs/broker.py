@@ -438,7 +438,7 @@ LOG_SCRUBBER_IO_MAX_BYTES_PER_SECOND = ConfigKey(
     LONG,
     "1048576",
     "How many bytes of closed segments a second the node looks through for rot, which it repairs from other replicas. "
-    "0 turns it off.",
+    "0 turns it off. Tidelog's own.",
     minimum=0,
     is_dynamic=True,
 )
