@@ -374,8 +374,7 @@ class _AcceptedTls(sslproto.SSLProtocol):
 
     def _on_step(self, step: asyncio.Future[bool]) -> None:
         error = None if step.cancelled() else step.exception()
-        is_under_way = self._state is sslproto.SSLProtocolState.DO_HANDSHAKE
-        if step.cancelled() or not is_under_way or self._transport is None or self._transport.is_closing():
+        if step.cancelled() or self._state is not sslproto.SSLProtocolState.DO_HANDSHAKE or self._transport is None:
             return  # the node stops, or whoever connected is gone
         self._transport.resume_reading()
         if error is not None or step.result():

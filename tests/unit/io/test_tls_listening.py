@@ -6,7 +6,6 @@ import asyncio
 import ssl
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor, Future
 from contextlib import suppress
 from typing import Any, cast
 
@@ -260,37 +259,4 @@ def test_a_step_whose_turn_comes_after_the_end_does_nothing(
 
     run(work())
     assert not asked
-    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
-
-
-class Held(Executor):
-    """Does nothing; what is submitted is done when the test says so."""
-
-    def __init__(self) -> None:
-        self.submitted: list[Future[Any]] = []
-
-    def submit(self, fn: Callable[..., Any], /, *_: Any, **__: Any) -> Future[Any]:
-        self.submitted.append(Future())
-        return self.submitted[-1]
-
-
-def test_a_step_that_is_done_while_the_connection_closes_is_no_error(
-    run: Any, authority: Authority, caplog: pytest.LogCaptureFixture
-) -> None:
-    network = TlsListeningNetwork(Certificates(certificate_path=str(authority.sign("broker", hosts=HOSTS).both)))
-    network._handshakes = held = Held()
-
-    async def work() -> None:
-        listening = Listening(network, authority)
-        connecting = asyncio.ensure_future(listening.connect())
-        await until(lambda: bool(held.submitted))
-        held.submitted[0].set_result(False)
-        for opening in listening.acceptor._opening:
-            opening.cancel()
-        await until(lambda: len(listening.served[0].ends) == 1)
-        with suppress(OSError):
-            await connecting
-        listening.acceptor.close()
-
-    run(work())
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
