@@ -34,6 +34,8 @@ LINES_PER_ACT = 2_000
 LINE_LENGTH = 200
 """The connector reads a kilobyte at a time, of which it keeps what is beyond a batch until the file grows."""
 BATCH_LINES_MAX = "20"
+ENDED_TOO_SOON = "errors.InvalidTxnStateException"
+"""Kills a task where Kafka's producer asks for the end of a transaction before it has sent its records."""
 WRITE_SECONDS_MAX = 240.0
 ASK_SECONDS_MAX = 30.0
 
@@ -169,6 +171,12 @@ class Lines:
         with Admin(self._bootstrap) as admin:
             assert not admin.find_hanging_transactions(idle_ms_min=None)
 
+    def _restart_what_ended_too_soon(self, asked: Worker) -> None:
+        """Restart the task if its producer ended a transaction before its records were sent (FINDINGS.md)."""
+        for task in (asked.ask("GET", f"/connectors/{CONNECTOR}/status") or {"tasks": []})["tasks"]:
+            if task["state"] == "FAILED" and ENDED_TOO_SOON in task["trace"]:
+                asked.ask("POST", f"/connectors/{CONNECTOR}/tasks/{task['id']}/restart")
+
     def _how_many(self) -> str:
         return f"{self.reader.count()} of {self.written} lines are written"
 
@@ -176,6 +184,8 @@ class Lines:
         def is_so() -> T:
             for worker in self.workers:
                 worker.check()
+                if ENDED_TOO_SOON in worker.said:
+                    self._restart_what_ended_too_soon(worker)
             return condition()
 
         def how_it_is() -> str:
