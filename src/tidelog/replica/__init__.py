@@ -1,5 +1,6 @@
 """Replication of one partition: the leader's side, the follower's side, and how a replica is stopped."""
 
+from tidelog.replica.fetch_ahead import AheadRule, is_committed_without
 from tidelog.replica.follower import FollowerReplica
 from tidelog.replica.follower_states import FollowerState
 from tidelog.replica.follower_values import (
@@ -47,6 +48,7 @@ from tidelog.replica.values import (
 __all__ = [
     "AcceptedFetch",
     "Acknowledgement",
+    "AheadRule",
     "EpochEndOffset",
     "EpochEndRequest",
     "FetchOutcome",
@@ -80,6 +82,7 @@ __all__ = [
     "check_metadata_offset",
     "check_stop_order",
     "check_stop_request",
+    "is_committed_without",
     "isr_size_min",
     "join_point",
     "truncation_point",

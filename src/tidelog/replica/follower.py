@@ -1,7 +1,8 @@
 """The follower's side of one partition: make the log a prefix of the leader's, then copy what comes.
 
 One machine lives for one leader epoch: whatever was asked in another is no news here (rule 2). It sends one request at
-a time, and none while the disk owes it something: a fetch says that all below its offset is here.
+a time, and none while the disk owes it something: a fetch says that all below its offset is here. Only where that does
+not matter, as all of it is committed already, it fetches on before the last records are written (`fetch_ahead`).
 
 Kafka: `AbstractFetcherThread`.
 """
@@ -15,6 +16,7 @@ from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.metadata.image import PartitionImage
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
+from tidelog.replica.fetch_ahead import AheadRule, is_committed_without
 from tidelog.replica.follower_states import TRANSITIONS, FollowerCause, FollowerState
 from tidelog.replica.follower_values import (
     EpochEndRequest,
@@ -45,6 +47,8 @@ class FollowerReplica:
     """Follows the leader of one partition in one leader epoch."""
 
     __slots__ = (
+        "_ahead",
+        "_ahead_rule",
         "_answer",
         "_append",
         "_awaited",
@@ -88,6 +92,7 @@ class FollowerReplica:
         settings: FollowerSettings,
         truncation: TruncationRule = truncation_point,
         halts: HaltRule = belies_what_was_committed,
+        ahead: AheadRule = is_committed_without,
     ) -> None:
         """Begin to follow, in `state.leader_epoch`.
 
@@ -97,6 +102,7 @@ class FollowerReplica:
             lineage: the log's own, which changes as the log does. Only read here.
             truncation: what to cut. Tests pass the rules that were replaced; production has one.
             halts: what not to cut, likewise.
+            ahead: when to fetch on before what came is written, likewise.
         """
         invariant(state.leader != broker_id, "{}: broker {} leads it, and follows nobody", partition, broker_id)
         self.partition = partition
@@ -111,6 +117,7 @@ class FollowerReplica:
         self._settings = settings
         self._truncation_rule = truncation
         self._halt_rule = halts
+        self._ahead_rule = ahead
         self._unclean_epoch = state.unclean_epoch
         self._halt: Halt | None = None
         self._number = 0
@@ -127,6 +134,7 @@ class FollowerReplica:
         self._answer = FetchOutcome()
         self._append: int | None = None
         self._is_appending = False
+        self._ahead: RecordsRequest | None = None
         self._moved_log_start: Offset | None = None
         self._is_reconciled = False
         if state.leader is not None:
@@ -138,6 +146,11 @@ class FollowerReplica:
     def is_reconciled(self) -> bool:
         """Whether the leader of this epoch accepted a fetch: what is here is a prefix of its log."""
         return self._is_reconciled
+
+    @property
+    def is_appending(self) -> bool:
+        """Whether records are to be written yet: until `on_appended` no answer is to be told."""
+        return self._is_appending
 
     @property
     def unclean_epoch(self) -> LeaderEpoch | None:
@@ -177,9 +190,16 @@ class FollowerReplica:
             self._truncate(self._truncation_rule(self._own_log, EpochEndOffset(requested.leader_epoch, *end)))
 
     def on_fetched(self, number: int, answer: FetchOutcome, now_ms: int) -> None:
-        """The leader answered a fetch. `take_ready` says whether the records are to be appended."""
+        """The leader answered a fetch. `take_ready` says whether the records are to be appended.
+
+        To one that went ahead, the answer is told once the records before it are written (`is_appending`). Where they
+        could not be, it is of no use.
+        """
         requested = self._answered(number)
         if not isinstance(requested, RecordsRequest):
+            return
+        invariant(not self._is_appending, "{}: an answer overtook what is to be appended", self.partition)
+        if requested.fetch_offset != self.log_end_offset:
             return
         diverging = answer.diverging
         if diverging is not None:
@@ -198,6 +218,8 @@ class FollowerReplica:
             self._follow()
         else:
             self._append, self._is_appending = number, True
+            if answer.last_leader_epoch is not None and self._ahead_rule(answer.end_offset, answer.high_watermark):
+                self._ahead = self._fetch(requested.leader, answer.end_offset, answer.last_leader_epoch)
 
     def on_log_start(self, number: int, log_start_offset: Offset, now_ms: int) -> None:
         """The leader told where its log starts: our offset was out of range, or nothing of our log is to be kept."""
@@ -221,7 +243,11 @@ class FollowerReplica:
         requested = self._answered(number)
         if requested is None:
             return
-        if code is Code.OFFSET_OUT_OF_RANGE and isinstance(requested, RecordsRequest):
+        if (
+            code is Code.OFFSET_OUT_OF_RANGE
+            and isinstance(requested, RecordsRequest)
+            and requested.fetch_offset == self.log_end_offset
+        ):
             self._is_reconciled = False
             self._move(FollowerCause.OUT_OF_RANGE)
         else:
@@ -269,7 +295,7 @@ class FollowerReplica:
     def on_stopped(self) -> None:
         """Another epoch, or no replica here any more: nothing is sent, and no answer counts."""
         self._move(FollowerCause.STOPPED)
-        self._awaited = self._halt = self._truncation = self._append = self._retry_ms = None
+        self._awaited = self._halt = self._truncation = self._append = self._ahead = self._retry_ms = None
         self._is_truncating = self._is_appending = self._is_reconciled = False
         self._epochs = ()
 
@@ -281,13 +307,14 @@ class FollowerReplica:
         ready = FollowerReady(
             self._halt,
             self._truncation,
+            self._ahead,
             self._append,
             self._epochs,
             self._moved_log_start,
             self.high_watermark,
             request,
         )
-        self._halt = self._truncation = self._append = self._moved_log_start = None
+        self._halt = self._truncation = self._ahead = self._append = self._moved_log_start = None
         self._epochs = ()
         return ready
 
@@ -319,7 +346,9 @@ class FollowerReplica:
             self.log_end_offset,
             self.high_watermark,
             self._lineage.entries,
-            self._awaited is not None,  # what was asked follows from the rest
+            self._awaited is not None,  # what was asked follows from the rest, unless it went ahead
+            self._went_ahead,
+            self._ahead is not None,
             self._retry_ms is not None,
             self._next_epoch_to_request,
             self._truncation,
@@ -337,6 +366,13 @@ class FollowerReplica:
     @property
     def _own_log(self) -> OwnLog:
         return OwnLog(self.log_start_offset, self.log_end_offset, self.high_watermark, self._lineage)
+
+    @property
+    def _went_ahead(self) -> tuple[Offset, LeaderEpoch | None] | None:
+        awaited = self._awaited
+        if not isinstance(awaited, RecordsRequest) or awaited.fetch_offset == self.log_end_offset:
+            return None
+        return awaited.fetch_offset, awaited.last_fetched_epoch
 
     def _move(self, cause: FollowerCause) -> None:
         invariant((self.state, cause) in TRANSITIONS, "{}: {} while {}", self.partition, cause, self.state)
@@ -428,24 +464,24 @@ class FollowerReplica:
         if self._awaited is not None or self._retry_ms is not None or self.leader is None:
             return None
         question = self._next_epoch_to_request if self._walk is None else self._walk.question
+        if self.state is FollowerState.FETCHING:
+            return self._fetch(self.leader, self.log_end_offset, self._own_log.last_leader_epoch)
         number = self._number + 1
         request: FollowerRequest
-        if self.state is FollowerState.FETCHING:
-            log = self._own_log
-            request = RecordsRequest(
-                number,
-                self.leader,
-                self.leader_epoch,
-                self.log_end_offset,
-                log.last_leader_epoch,
-                self.log_start_offset,
-            )
-        elif self.state is FollowerState.LOCATING:
+        if self.state is FollowerState.LOCATING:
             request = LogStartRequest(number, self.leader, self.leader_epoch)
         elif question is not None and self.state is not FollowerState.STOPPED:
             request = EpochEndRequest(number, self.leader, self.leader_epoch, question)
         else:
             return None
         self._number = number
+        self._awaited = request
+        return request
+
+    def _fetch(self, leader: BrokerId, fetch_offset: Offset, last_fetched_epoch: LeaderEpoch | None) -> RecordsRequest:
+        self._number += 1
+        request = RecordsRequest(
+            self._number, leader, self.leader_epoch, fetch_offset, last_fetched_epoch, self.log_start_offset
+        )
         self._awaited = request
         return request

@@ -37,7 +37,9 @@ class EpochEndRequest:
 
 @dataclass(frozen=True, slots=True)
 class RecordsRequest:
-    """Fetch, which says as well that all below `fetch_offset` is here: it is sent when that is true.
+    """Fetch, which says as well that all below `fetch_offset` is here.
+
+    It is sent when that is true, or when it does not matter whether it is (`fetch_ahead`).
 
     Attributes:
         last_fetched_epoch: of the record before `fetch_offset`; None when there is none.
@@ -73,12 +75,14 @@ class FetchOutcome:
         log_start_offset: the leader's; None when it tells none.
         diverging: set when our log is no prefix of the leader's: the largest epoch not above our last that it knows,
             and where that ends. Nothing else counts then.
+        last_leader_epoch: of the last record that came; None when none did.
     """
 
     end_offset: Offset | None = None
     high_watermark: Offset | None = None
     log_start_offset: Offset | None = None
     diverging: EpochEntry | None = None
+    last_leader_epoch: LeaderEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +122,12 @@ class Halt(NamedTuple):
 
 
 class FollowerReady(NamedTuple):
-    """What the driver owes the world, in field order: report, persist, publish, send.
+    """What the driver owes the world, in field order: report, ask ahead, persist, publish, send.
 
     Attributes:
         halt: why it asks for nothing any more in this leader epoch; once.
         truncation: to be done, then told by `on_truncated`.
+        ahead: to be sent before the records are appended that `append` names: it acknowledges nothing.
         append: the number of the answer whose records are to be appended, told by `on_appended`.
         epochs: to be assigned to the lineage, in one write, in this order.
         log_start_offset: where the log shall start from now on; None when that has not moved.
@@ -132,6 +137,7 @@ class FollowerReady(NamedTuple):
 
     halt: Halt | None
     truncation: Truncation | None
+    ahead: RecordsRequest | None
     append: int | None
     epochs: tuple[EpochEntry, ...]
     log_start_offset: Offset | None

@@ -257,7 +257,11 @@ class LeaderReplica:
         self.log_start_offset = max(self.log_start_offset, log_start_offset)
 
     def on_fetch(self, fetch: AcceptedFetch) -> None:
-        """Asking for `fetch_offset` in our epoch proves that the follower holds every record below it."""
+        """Asking for `fetch_offset` in our epoch proves that the follower holds every record below it.
+
+        Below the high watermark it proves less: the last of these may be on their way to its disk (`fetch_ahead`).
+        There it is counted for nothing but the follower's lag.
+        """
         follower = self.followers.progress.get(fetch.follower)
         registered = self.followers.active_brokers.get(fetch.follower)
         if follower is None or follower.is_overtaken(fetch.broker_epoch, registered):

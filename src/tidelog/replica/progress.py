@@ -17,7 +17,7 @@ class FollowerProgress:
 
     Attributes:
         caught_up_ms: when it last had all that had been written by then.
-        end_offset: exclusive; None until it has fetched.
+        end_offset: exclusive; None until it has fetched. Below the high watermark the last records may not be written.
         broker_epoch: the incarnation that fetched last; None where it does not say.
     """
 

@@ -32,6 +32,8 @@ class Bounds:
         is_isr_late: whether AlterPartition and its answer travel, and get lost; else the controller answers at once.
         is_answer_late: whether what happens meanwhile may come between a leader's answer and its arrival.
         is_request_late: whether a fetch may arrive when its sender has moved on.
+        is_write_late: whether what happens meanwhile may come between a fetch that goes ahead and the writing of what
+            came before it.
         given_up: proposals that a leader stops waiting for, though they may arrive yet.
         crashes: of processes; those that come with a loss of power are among them.
         fencings: of brokers that are alive, and go on.
@@ -45,6 +47,7 @@ class Bounds:
     is_isr_late: bool = False
     is_answer_late: bool = False
     is_request_late: bool = False
+    is_write_late: bool = False
     given_up: int = 0
     crashes: int = 0
     power_losses: int = 0
@@ -74,7 +77,7 @@ class SmallWorld:
     def __init__(self, bounds: Bounds, rules: Rules | None = None, tolerated: frozenset[str] = frozenset()) -> None:
         self.bounds = bounds
         self.rules = Rules() if rules is None else rules
-        self.replicas = Replicas(self.rules, min_insync=bounds.min_insync)
+        self.replicas = Replicas(self.rules, min_insync=bounds.min_insync, is_write_late=bounds.is_write_late)
         self.controller = Controller(self.rules, min_insync=bounds.min_insync, entries=self.replicas.entries)
         self.promises = Promises(bounds.min_insync - 1)
         self.spent: Numbers[Spent] = Numbers()
@@ -184,6 +187,12 @@ class SmallWorld:
 
     def _follow(self, state: State, at: int, part: Part, found: Found) -> None:
         slot = self.size + at
+        if part.has_unwritten:
+            after = list(state)
+            after[at] = self.replicas.do(state[at], Replicas.WRITE).part
+            found.append((("write", at + 1), tuple(after)))
+            if state[slot] >= 0:
+                return  # the answer waits until that is done
         if state[slot] >= 0:
             after = list(state)
             after[at] = self.replicas.do(state[at], Replicas.HEAR, state[slot]).part
@@ -202,7 +211,7 @@ class SmallWorld:
         after = list(state)
         if done.part != asked or done.proposals:
             self._take(after, leader, done)
-        if self.bounds.is_answer_late:
+        if self.bounds.is_answer_late or part.has_unwritten:
             after[slot] = done.answer
             found.append((("ask", at + 1), tuple(after)))
             return

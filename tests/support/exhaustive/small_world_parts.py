@@ -98,6 +98,7 @@ class Replica:
     partition_epoch: PartitionEpoch = FIRST
     brokers: Brokers = ()
     has_lost_power: bool = False
+    unwritten: Log = ()
 
     def copy(self) -> Replica:
         lineage = self.lineage.clone()
@@ -113,6 +114,7 @@ class Replica:
             self.partition_epoch,
             self.brokers,
             self.has_lost_power,
+            self.unwritten,
         )
 
     @property
@@ -126,7 +128,16 @@ class Replica:
             return (self.broker_id, self.broker_epoch, *disk, self.has_lost_power)
         told = self.brokers if self.leader is not None else ()
         key = _since(machine.canonical_key(), self.partition_epoch)
-        return (self.broker_id, self.broker_epoch, self.log, self.high_watermark, self.leader is not None, key, told)
+        return (
+            self.broker_id,
+            self.broker_epoch,
+            self.log,
+            self.high_watermark,
+            self.leader is not None,
+            key,
+            told,
+            self.unwritten,
+        )
 
 
 class Part(NamedTuple):
@@ -156,6 +167,7 @@ class Part(NamedTuple):
     is_proposal_open: bool
     may_retry: bool
     lineage_is_wrong: bool
+    has_unwritten: bool
 
 
 class Done(NamedTuple):
@@ -173,8 +185,9 @@ class Replicas:
         done: what came of each step: the number of the replica, what happened to it, and with what.
     """
 
-    def __init__(self, rules: Rules, *, min_insync: int) -> None:
+    def __init__(self, rules: Rules, *, min_insync: int, is_write_late: bool = False) -> None:
         self.rules = rules
+        self.is_write_late = is_write_late
         self.settings = ReplicationSettings(min_insync, lag_ms_max=1, proposal_backoff_ms=0)
         self.parts: list[Part] = []
         self.asks: Numbers[FollowerRequest] = Numbers()
@@ -200,7 +213,7 @@ class Replicas:
 
     # What may happen to a replica.
 
-    LEARN, PRODUCE, SERVE, HEAR, LAG, UNANSWERED, RETRY, CRASH, LOSE_POWER, RESTART = range(10)
+    LEARN, PRODUCE, SERVE, HEAR, LAG, UNANSWERED, RETRY, CRASH, LOSE_POWER, RESTART, WRITE = range(11)
 
     def do_anew(self, frozen: Replica, what: int, *args: int) -> Done:
         """The same, whether it was done before or not; the replica may be one that came about in another way."""
@@ -219,6 +232,10 @@ class Replicas:
             answer = self._serve(replica, sent, *args)
         elif what == self.HEAR:
             fetched = self._hear(replica, self.answers.values[args[0]])
+        elif what == self.WRITE:
+            assert replica.follower is not None
+            fetched, replica.unwritten = replica.unwritten, ()
+            self._append(replica, replica.follower, fetched)
         elif what == self.CRASH:
             _crash(replica)
         elif what == self.LOSE_POWER:
@@ -250,8 +267,7 @@ class Replicas:
         told = tuple((broker, epoch) for broker, epoch in replica.brokers if broker in proposal.isr)
         return (Proposal(proposal.leader_epoch, proposal.isr, told),)
 
-    @staticmethod
-    def _follow(replica: Replica, follower: FollowerReplica, fetched: Log) -> None:
+    def _follow(self, replica: Replica, follower: FollowerReplica, fetched: Log) -> None:
         """Do what the machine says is owed, in its order."""
         while True:
             owed = follower.take_ready()
@@ -261,17 +277,26 @@ class Replicas:
                 replica.lineage.truncate_from_end(owed.truncation.end_offset)
                 follower.on_truncated(replica.end_offset)
                 continue
+            if owed.ahead is not None:
+                replica.asked = owed.ahead
+                if self.is_write_late:
+                    replica.unwritten = fetched
+                    return
             if owed.append is not None:
-                for record in fetched:
-                    replica.lineage.assign(record.leader_epoch, replica.end_offset)
-                    replica.log += (record,)
-                follower.on_appended(replica.end_offset)
+                self._append(replica, follower, fetched)
                 continue
             for epoch in owed.epochs:
                 replica.lineage.assign(*epoch)
             if owed.request is not None:
                 replica.asked = owed.request
             return
+
+    @staticmethod
+    def _append(replica: Replica, follower: FollowerReplica, records: Log) -> None:
+        for record in records:
+            replica.lineage.assign(record.leader_epoch, replica.end_offset)
+            replica.log += (record,)
+        follower.on_appended(replica.end_offset)
 
     def _learn(self, replica: Replica, entry: Entry) -> None:
         """Begin to lead or to follow, or go on, as the metadata says."""
@@ -287,6 +312,7 @@ class Replicas:
             return
         bounds = LogBounds(START, replica.end_offset, replica.high_watermark)
         replica.leader = replica.follower = replica.asked = None
+        replica.unwritten = ()
         replica.partition_epoch = image.partition_epoch
         if image.leader == replica.broker_id:
             replica.lineage.assign(image.leader_epoch, replica.end_offset)
@@ -311,6 +337,7 @@ class Replicas:
                 settings=FollowerSettings(fetch_backoff_ms=0),
                 truncation=self.rules.truncation,
                 halts=self.rules.halts,
+                ahead=self.rules.ahead,
             )
 
     def _serve(self, replica: Replica, sent: list[Proposal], ask: int, sender: int, broker_epoch: int) -> int:
@@ -350,9 +377,11 @@ class Replicas:
         sent += self._lead(replica, leader)
         records = replica.log[request.fetch_offset : request.fetch_offset + FETCH_RECORDS_MAX]
         end_offset = Offset(request.fetch_offset + len(records)) if records else None
-        return self.answers.of(
-            Answer(FetchOutcome(end_offset, leader.high_watermark, leader.log_start_offset), records)
+        last_leader_epoch = records[-1].leader_epoch if records else None
+        outcome = FetchOutcome(
+            end_offset, leader.high_watermark, leader.log_start_offset, last_leader_epoch=last_leader_epoch
         )
+        return self.answers.of(Answer(outcome, records))
 
     def _hear(self, replica: Replica, answer: Answer) -> Log:
         follower, asked, outcome = replica.follower, replica.asked, answer.outcome
@@ -400,12 +429,13 @@ class Replicas:
             leader is not None and leader.in_sync.is_proposal_open,
             leader is not None and leader._proposal_retry_ms is not None,
             machine is not None and not _tells(replica.lineage, replica.log),
+            bool(replica.unwritten),
         )
 
 
 def _crash(replica: Replica) -> None:
     replica.leader = replica.follower = replica.asked = None
-    replica.brokers, replica.partition_epoch = (), FIRST
+    replica.brokers, replica.partition_epoch, replica.unwritten = (), FIRST, ()
 
 
 def _tells(lineage: LeaderEpochLineage, log: Log) -> bool:

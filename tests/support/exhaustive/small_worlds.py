@@ -51,6 +51,7 @@ class Size(NamedTuple):
             said += [one if count == 1 else f"{count} {many}"] if count else []
         said += ["late answers"] if bounds.is_answer_late else []
         said += ["late fetches"] if bounds.is_request_late else []
+        said += ["late writes"] if bounds.is_write_late else []
         return ", ".join(said)
 
 
@@ -83,6 +84,8 @@ REFUTATIONS = (
     Refutation("kip-279-alone", "StrongIsr", 11, Bounds(log=1)),
     Refutation("kip-320-first-try", "StrongIsr", 11, Bounds(log=1, records=1)),
     Refutation("joins-at-the-high-watermark", "StrongIsr", 9, Bounds(log=1, records=1, epochs=2)),
+    Refutation("fetches-ahead-of-all", "StrongIsr", 3, Bounds(2, 1, 1, 2, is_write_late=True)),
+    Refutation("fetches-ahead-to-the-end", "StrongIsr", 4, Bounds(2, 1, 1, 2, is_write_late=True)),
     Refutation("forgotten-proposals", "StrongIsr", 7, Bounds(2, 1, 1, 1, is_isr_late=True, given_up=1)),
     Refutation("returns-in-its-epoch", "EpochOffsetUnique", 4, _power(2, records=2)),
     Refutation("last-one-keeps-its-seat", "StrongIsr", 12, _power(2, crashes=2)),
@@ -93,6 +96,8 @@ REFUTATIONS = (
 TESTED = (
     Size("elections, fetches, loss", Bounds(log=1, records=1)),
     Size("late answers", Bounds(replicas=2, is_answer_late=True)),
+    Size("fetches ahead", Bounds(2, 3, 3, is_write_late=True)),
+    Size("fetches ahead", _power(2, log=2, records=2, epochs=2, unclean=1, is_write_late=True)),
     Size("asynchronous ISR", Bounds(2, 1, 1, 2, is_isr_late=True, given_up=2)),
     Size("asynchronous ISR", Bounds(3, 1, 1, 1, is_isr_late=True, given_up=1)),
     Size("crashes and power", _power(2, crashes=2, log=2, records=2)),
@@ -123,6 +128,8 @@ FULL = (
     Size("late answers", Bounds(is_answer_late=True)),
     Size("asynchronous ISR", Bounds(epochs=2, is_isr_late=True, given_up=1)),
     Size("asynchronous ISR", Bounds(log=1, records=1, is_isr_late=True, given_up=1)),
+    Size("fetches ahead", Bounds(2, 2, 2, 2, is_request_late=True, is_write_late=True, crashes=1, fencings=1)),
+    Size("fetches ahead", _power(3, log=2, records=2, is_request_late=True, is_write_late=True)),
     Size("crashes and power", _power(2, epochs=2, is_request_late=True, fencings=1)),
     Size("crashes and power", _power(2, crashes=2, epochs=2, unclean=1, records=2)),
     Size("crashes and power", _power(3, epochs=2)),

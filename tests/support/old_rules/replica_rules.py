@@ -72,6 +72,16 @@ def last_one_keeps_its_seat(
     )
 
 
+def fetches_ahead_of_all(end_offset: Offset, high_watermark: Offset | None) -> bool:
+    """Whatever comes, the next fetch goes out before it is written."""
+    return True
+
+
+def fetches_ahead_to_the_end(end_offset: Offset, high_watermark: Offset | None) -> bool:
+    """One offset further than today's rule: up to what is committed, that end included."""
+    return high_watermark is not None and end_offset <= high_watermark
+
+
 class EpochJournal(LeaderEpochLineage):
     """A journal of epochs: what it has stays as it is when the next one is added."""
 
@@ -181,6 +191,13 @@ OLD_RULES = {
     "joins-at-the-high-watermark": OldRule(
         Rules(join=joins_at_the_high_watermark),
         "A follower at the high watermark joins the ISR, wherever the leader's epoch starts.",
+    ),
+    "fetches-ahead-of-all": OldRule(
+        Rules(ahead=fetches_ahead_of_all), "A follower fetches on before it has written what came, whatever that is."
+    ),
+    "fetches-ahead-to-the-end": OldRule(
+        Rules(ahead=fetches_ahead_to_the_end),
+        "A follower fetches on from the high watermark before it has written all below it.",
     ),
     "diverging-fetch-counts": OldRule(
         Rules(counts_diverging=True), "A fetch acknowledges records, even if it diverges."

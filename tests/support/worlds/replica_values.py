@@ -13,6 +13,7 @@ from tidelog.controller.partition_changes import IsActive, without
 from tidelog.metadata.image import BrokerImage, PartitionImage
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 from tidelog.replica import (
+    AheadRule,
     FetchOutcome,
     FollowerReplica,
     FollowerRequest,
@@ -22,6 +23,7 @@ from tidelog.replica import (
     LeaderReplica,
     TruncationRule,
     belies_what_was_committed,
+    is_committed_without,
     join_point,
     truncation_point,
 )
@@ -71,6 +73,7 @@ class Rules:
     truncation: TruncationRule = truncation_point
     halts: HaltRule = belies_what_was_committed
     join: JoinRule = join_point
+    ahead: AheadRule = is_committed_without
     leader: type[LeaderReplica] = LeaderReplica
     lineage: type[LeaderEpochLineage] = LeaderEpochLineage
     leaving: LeavingRule = without

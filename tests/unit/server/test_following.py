@@ -27,7 +27,14 @@ from tidelog.log import Log, LogConfig
 from tidelog.metadata import PartitionImage
 from tidelog.records import BatchBuilder
 from tidelog.records.transaction_marker import TransactionMarker
-from tidelog.replica import FollowerReplica, FollowerRequest, FollowerSettings, Truncation
+from tidelog.replica import (
+    EpochEndRequest,
+    FollowerReplica,
+    FollowerRequest,
+    FollowerSettings,
+    RecordsRequest,
+    Truncation,
+)
 from tidelog.server.replication.follower_driver import FollowerDriver, FollowingHost, LostOffsets, TruncatedRecords
 from tidelog.server.replication.partition import Partition
 from tidelog.wire.primitives import ZERO_UUID
@@ -51,6 +58,7 @@ class Host:
         self.refusal: DiskError | None = None
         self.failures: list[Exception] = []
         self.due_ms: list[int] = []
+        self.unwritten: list[FollowerDriver] = []
 
     def now_ms(self) -> int:
         return 0
@@ -66,6 +74,9 @@ class Host:
 
     def send(self, following: FollowerDriver, request: FollowerRequest) -> None:
         self.asked.append(request)
+
+    def write_soon(self, following: FollowerDriver) -> None:
+        self.unwritten.append(following)
 
     def forget(self, following: FollowerDriver) -> None:
         pass
@@ -226,5 +237,97 @@ def test_what_a_truncation_removes_is_said_as_loudly_as_it_deserves(
         assert [line.levelname for line in caplog.records] == [level]
         assert said in caplog.messages[0]
         assert host.truncated == [counts]
+
+    asyncio.run(story())
+
+
+def fetched_batch(offset: int) -> bytes:
+    """One record, as the leader of epoch 1 sends it."""
+    builder = BatchBuilder()
+    builder.append(NOW_MS, None, b"x")
+    return builder.build(base_offset=offset, leader_epoch=1)
+
+
+def fetching(host: Host) -> FollowerDriver:
+    """It knows that its three records are the leader's first of a hundred, and asks for the next."""
+    following = followed(host)
+    while isinstance(request := host.asked.pop(), EpochEndRequest):
+        epoch = request.leader_epoch
+        following.on_epoch_end(request.number, (epoch, Offset(100 if epoch else 3)))
+    host.asked.append(request)
+    return following
+
+
+def fetches_of(host: Host) -> list[int]:
+    """The offsets that were fetched from."""
+    return [one.fetch_offset for one in host.asked if isinstance(one, RecordsRequest)]
+
+
+def test_what_is_committed_is_asked_on_before_the_last_records_are_written() -> None:
+    async def story() -> None:
+        host = Host()
+        following = fetching(host)
+        log = following.partition.log
+        following.on_fetched(host.asked[-1].number, records=fetched_batch(3), high_watermark=100)
+        assert (fetches_of(host), log.log_end_offset, host.unwritten) == ([3, 4], 3, [following])
+        following.on_fetched(host.asked[-1].number, records=fetched_batch(4), high_watermark=100)
+        assert (fetches_of(host), log.log_end_offset) == ([3, 4], 3), "the next answer waits for the write"
+        following.write()
+        assert (fetches_of(host), log.log_end_offset) == ([3, 4, 5], 4), "and is taken after it"
+        following.write()
+        assert (log.log_end_offset, following.high_watermark) == (5, 5)
+        following.write()  # nothing is left
+        following.on_fetched(host.asked[-1].number, records=fetched_batch(5), high_watermark=6)
+        assert (fetches_of(host), log.log_end_offset, len(host.unwritten)) == ([3, 4, 5, 6], 6, 2)
+
+    asyncio.run(story())
+
+
+def test_what_cannot_be_written_is_fetched_once_more_whatever_came_behind_it() -> None:
+    async def story() -> None:
+        host = Host()
+        following = fetching(host)
+        damaged = bytearray(fetched_batch(3))
+        damaged[-1] ^= 1
+        following.on_fetched(host.asked[-1].number, records=bytes(damaged), high_watermark=100)
+        following.on_fetched(host.asked[-1].number, records=fetched_batch(4), high_watermark=100)
+        following.write()
+        assert (following.partition.log.log_end_offset, fetches_of(host)) == (3, [3, 4])
+        following.on_due(host.due_ms[-1])
+        assert (following.partition.log.log_end_offset, fetches_of(host)) == (3, [3, 4, 3])
+        assert not host.failures
+
+    asyncio.run(story())
+
+
+def test_an_answer_to_a_fetch_that_went_ahead_waits_for_the_sync() -> None:
+    """`flush.messages`: the next records come while the last ones are synced."""
+
+    async def story() -> None:
+        host = Host()
+        following = fetching(host)
+        following.partition.log.configure(LogConfig(flush_messages=1))
+        following.on_fetched(host.asked[-1].number, records=fetched_batch(3), high_watermark=100)
+        following.write()
+        following.on_fetched(host.asked[-1].number, records=fetched_batch(4), high_watermark=100)
+        assert (fetches_of(host), following.high_watermark) == ([3, 4], 0)
+        await host.started.pop()
+        assert (fetches_of(host), following.high_watermark) == ([3, 4, 5], 4)
+        following.write()
+        await host.started.pop()
+        assert following.partition.log.recovery_point == 5
+
+    asyncio.run(story())
+
+
+def test_a_write_that_was_put_off_is_dropped_with_the_epoch() -> None:
+    async def story() -> None:
+        host = Host()
+        following = fetching(host)
+        following.on_fetched(host.asked[-1].number, records=fetched_batch(3), high_watermark=100)
+        following.on_unanswered(host.asked[-1].number)
+        following.partition.stop(LeaderEpoch(2))
+        following.write()
+        assert following.partition.log.log_end_offset == 3
 
     asyncio.run(story())

@@ -2,8 +2,10 @@
 
 ```
  an answer comes ──► append, on the loop ──► lineage, log start ──► high watermark published ──► the next request
+                ├──► the next request ──► append, a few turns of the loop later: where it may fetch ahead
                 └──► truncate, off the loop: until that is done nothing else touches the log, and nothing is sent
 ```
+What the leader answers before the append is done waits for that.
 
 Kafka: `ReplicaFetcherThread`.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -28,7 +31,7 @@ from tidelog.base.ports import Buffer
 from tidelog.log.follower_append import append_fetched
 from tidelog.records import split_whole_batches
 from tidelog.records.lineage import EpochEntry
-from tidelog.replica import FetchOutcome, FollowerReplica, FollowerRequest, Halt, Truncation
+from tidelog.replica import FetchOutcome, FollowerReady, FollowerReplica, FollowerRequest, Halt, Truncation
 from tidelog.server.replication.role import PartitionRole
 from tidelog.server.storage.disk_health import is_passing
 
@@ -96,6 +99,10 @@ class FollowingHost(Protocol):
         """Nothing more is to be sent for it."""
         ...
 
+    def write_soon(self, following: FollowerDriver) -> None:
+        """Call `write` once what was sent last has left, or a little later."""
+        ...
+
     def on_truncating(self, counts: TruncatedRecords) -> None:
         """So many records are about to be removed from the end of a log."""
         ...
@@ -133,6 +140,7 @@ class FollowerDriver(PartitionRole):
     """
 
     __slots__ = (
+        "_deferred",
         "_due_ms",
         "_failures",
         "_host",
@@ -140,6 +148,7 @@ class FollowerDriver(PartitionRole):
         "_records",
         "_refused_truncation",
         "_retry_ms",
+        "_unwritten",
         "log_task",
         "partition",
         "replica",
@@ -155,6 +164,8 @@ class FollowerDriver(PartitionRole):
         self.log_task: asyncio.Task[None] | None = None
         self._host = host
         self._records: Buffer = b""
+        self._unwritten: FollowerReady | None = None  # what is owed but for what was asked ahead: see `write`
+        self._deferred: deque[Callable[[FollowerReplica, int], None]] = deque()  # answers, until the append is done
         self._failures = 0
         self._due_ms: int | None = None
         self._retry_ms: int | None = None  # what the disk refused for now: to append, or to truncate
@@ -165,7 +176,8 @@ class FollowerDriver(PartitionRole):
         """Another epoch, or no replica here any more. A truncation that is under way ends by itself: see `log_task`."""
         self._is_stopped = True
         self.replica.on_stopped()
-        self._records = b""
+        self._records, self._unwritten = b"", None
+        self._deferred.clear()
         self._host.forget(self)
 
     def check_serves(self, sent_leader_epoch: int) -> None:
@@ -204,7 +216,7 @@ class FollowerDriver(PartitionRole):
     ) -> None:
         """Records, or none yet; or that our log is no prefix of the leader's."""
         try:
-            end_offset = _end_of(records)
+            end_offset, last_leader_epoch = _end_of(records)
         except KafkaError as error:
             self._log_damage(error)
             self.on_unanswered(number)
@@ -214,27 +226,38 @@ class FollowerDriver(PartitionRole):
             None if high_watermark is None else Offset(high_watermark),
             None if log_start_offset is None else Offset(log_start_offset),
             diverging,
+            last_leader_epoch,
         )
-        if not self._is_stopped:
+
+        def event(replica: FollowerReplica, now_ms: int) -> None:
             self._failures = 0
             self._records = records
-        self._step(lambda replica, now_ms: replica.on_fetched(number, fetched, now_ms))
+            replica.on_fetched(number, fetched, now_ms)
+
+        self._on_answer(event)
 
     def on_epoch_end(self, number: int, end: tuple[LeaderEpoch, Offset] | None) -> None:
         """Where an epoch ends; None where the leader does not know it."""
-        self._step(lambda replica, now_ms: replica.on_epoch_end(number, end, now_ms))
+        self._on_answer(lambda replica, now_ms: replica.on_epoch_end(number, end, now_ms))
 
     def on_log_start(self, number: int, log_start_offset: int) -> None:
         """Where the leader's log starts."""
-        self._step(lambda replica, now_ms: replica.on_log_start(number, Offset(log_start_offset), now_ms))
+        self._on_answer(lambda replica, now_ms: replica.on_log_start(number, Offset(log_start_offset), now_ms))
 
     def on_refused(self, number: int, code: Code) -> None:
         """That it does not answer, and why."""
-        self._step(lambda replica, now_ms: replica.on_refused(number, code, now_ms))
+        self._on_answer(lambda replica, now_ms: replica.on_refused(number, code, now_ms))
 
     def on_unanswered(self, number: int) -> None:
         """The leader did not answer: the machine retries after its back-off."""
-        self._step(lambda replica, now_ms: replica.on_unanswered(number, now_ms))
+        self._on_answer(lambda replica, now_ms: replica.on_unanswered(number, now_ms))
+
+    def _on_answer(self, event: Callable[[FollowerReplica, int], None]) -> None:
+        """Apply an answer, or defer it: the machine is told of none before it has what came with the last one."""
+        if not self.replica.is_appending:
+            self._step(event)
+        elif not self._is_stopped:
+            self._deferred.append(event)
 
     def _step(self, event: Callable[[FollowerReplica, int], None]) -> None:
         """Apply one event to the machine, and carry out what it then has ready; nothing after `stop`."""
@@ -245,6 +268,8 @@ class FollowerDriver(PartitionRole):
             self._process_ready()
         except InvariantBrokenError as error:
             self._host.on_bug(self.partition, error)
+        if self._deferred and not self.replica.is_appending:
+            self._step(self._deferred.popleft())
 
     # Time.
 
@@ -290,12 +315,17 @@ class FollowerDriver(PartitionRole):
         """Do it, in the machine's order; where the disk takes its time, what follows comes after that."""
         partition, log = self.partition, self.partition.log
         while not self._is_stopped and self.log_task is None:
-            ready = self.replica.take_ready()
+            ready, self._unwritten = self._unwritten or self.replica.take_ready(), None
             if ready.halt is not None:
                 self._log_halt(ready.halt)
             if ready.truncation is not None:
                 self._begin_truncation(ready.truncation)
                 return
+            if ready.ahead is not None:
+                self._host.send(self, ready.ahead)
+                self._unwritten = ready._replace(ahead=None)
+                self._host.write_soon(self)
+                break
             try:
                 if ready.append is not None and not self._append():
                     break
@@ -314,6 +344,11 @@ class FollowerDriver(PartitionRole):
                 break
         if not self._is_stopped:
             self._reschedule_deadlines()
+
+    def write(self) -> None:
+        """Append the records that came before the fetch that went ahead; nothing where that is done by now."""
+        if self._unwritten is not None:
+            self._step(lambda replica, now_ms: None)
 
     def _append(self) -> bool:
         """Write what came. Returns whether the machine was told; else it will be: it is to wait for a while."""
@@ -477,9 +512,12 @@ def _may_go_well_later(partition: Partition, error: CorruptLogError | DiskError)
     return isinstance(error, DiskError) and is_passing(error) and partition.log.segments.failure is None
 
 
-def _end_of(records: Buffer) -> Offset | None:
-    """The exclusive end of the whole batches in an answer; None where there is none. Raises KafkaError."""
-    end_offset = None
+def _end_of(records: Buffer) -> tuple[Offset | None, LeaderEpoch | None]:
+    """The exclusive end of the whole batches in an answer, and the leader epoch of the last; None where there is none.
+
+    Raises KafkaError.
+    """
+    end_offset, leader_epoch = None, None
     for _, header in split_whole_batches(records):
-        end_offset = Offset(header.next_offset)
-    return end_offset
+        end_offset, leader_epoch = Offset(header.next_offset), LeaderEpoch(header.leader_epoch)
+    return end_offset, leader_epoch

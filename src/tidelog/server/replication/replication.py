@@ -34,6 +34,7 @@ from tidelog.server.replication.leader_doubts import LeaderDoubts
 from tidelog.server.replication.leader_driver import LeaderDriver
 from tidelog.server.replication.loss_notes import LossNotes
 from tidelog.server.replication.partition import Partition
+from tidelog.server.replication.put_off_writes import PutOffWrites
 from tidelog.server.replication.replica_fetchers import ReplicaFetchers
 from tidelog.server.replication.replication_throttles import Throttle, replication_limits
 from tidelog.server.replication.silent_followers import SilentFollowers
@@ -147,6 +148,7 @@ class Replication:
             throttle=self.follower_throttle,
             tasks=self._tasks,
         )
+        self._writes = PutOffWrites(self._tasks)
         self._cut_off = CutOffLeaders()
         self._racks: Mapping[BrokerId, str | None] = {}
 
@@ -240,6 +242,10 @@ class Replication:
     def forget(self, following: FollowerDriver) -> None:
         """Nothing more is to be sent for it."""
         self._fetchers.forget(following)
+
+    def write_soon(self, following: FollowerDriver) -> None:
+        """Write what a follower put off, once its fetch has left."""
+        self._writes.add(following)
 
     def on_truncating(self, counts: TruncatedRecords) -> None:
         """So many records are about to be removed from the end of a log."""
