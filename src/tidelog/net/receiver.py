@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from tidelog.base.errors import MalformedMessageError
 
 SMALL_SIZE_BYTES = 16 * 1024
@@ -10,6 +12,10 @@ SMALL_SIZE_BYTES = 16 * 1024
 _UNEARNED_SIZE_BYTES_MAX = 4 * 1024 * 1024
 _GROWTH = 4
 _SIZE_BYTES = 4
+_KEPT_MAX = 2
+"""Large frames whose memory is used again: one is received while the reader is at the one before."""
+_UNUSED_REFERENCES = 2
+"""What `sys.getrefcount` says of memory that only the receiver holds: its list, and the call itself."""
 
 
 class ResponseReceiver:
@@ -20,6 +26,9 @@ class ResponseReceiver:
 
     A frame of more than 4 MiB gets its memory bit by bit as it arrives, unless the peer sent such large ones before:
     announcing one costs nothing.
+
+    As long as one large frame follows another, the memory of those that nobody holds any more is used again: fresh
+    memory costs about as much as receiving into it.
 
     Args:
         frame_size_bytes_max: the largest frame accepted, without its size.
@@ -32,6 +41,7 @@ class ResponseReceiver:
         self._start = 0
         self._end = 0
         self._large: memoryview | None = None
+        self._kept: list[bytearray] = []
         self._large_size = 0
         self._filled = 0
         self._largest_seen = 0
@@ -80,6 +90,7 @@ class ResponseReceiver:
             )
         if held - _SIZE_BYTES >= size:
             self._start = first + size
+            self._kept.clear()
             return memoryview(bytes(self._small_view[first : first + size]))
         if size + _SIZE_BYTES > SMALL_SIZE_BYTES:
             self._start_large(size, first, held - _SIZE_BYTES)
@@ -93,9 +104,21 @@ class ResponseReceiver:
 
     def _start_large(self, size: int, first: int, held: int) -> None:
         at_once = max(self._largest_seen, _UNEARNED_SIZE_BYTES_MAX)
-        self._large = memoryview(bytearray(min(size, at_once)))
+        self._large = self._memory(min(size, at_once))
         self._large[:held] = self._small_view[first : first + held]
         self._large_size = size
         self._filled = held
         self._largest_seen = max(self._largest_seen, size)
         self._start = self._end = 0
+
+    def _memory(self, size: int) -> memoryview:
+        """Memory that was received into before, if it is unused, and at most twice as large."""
+        kept = self._kept
+        for at in range(len(kept)):
+            if sys.getrefcount(kept[at]) == _UNUSED_REFERENCES and size <= len(kept[at]) <= 2 * size:
+                kept.append(kept.pop(at))
+                return memoryview(kept[-1])[:size]
+        made = bytearray(size)
+        kept.append(made)
+        del kept[:-_KEPT_MAX]
+        return memoryview(made)

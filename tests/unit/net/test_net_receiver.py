@@ -76,3 +76,44 @@ def test_a_frame_of_more_than_four_mebibytes_grows_as_it_comes() -> None:
 def test_a_size_that_cannot_be_is_an_error(size: int) -> None:
     with pytest.raises(MalformedMessageError, match="is this a Kafka port"):
         feed(ResponseReceiver(1000), struct.pack(">i", size) + b"P/1.1 400 Bad", 100)
+
+
+def memory_of(frame: memoryview) -> int:
+    return id(frame.obj)
+
+
+def test_large_frames_are_received_into_memory_that_nobody_holds_any_more() -> None:
+    receiver = ResponseReceiver(1 << 20)
+    seen = set()
+    before = memoryview(b"")
+    for number in range(6):
+        (frame,) = feed(receiver, framed(bytes([number]) * 100_000), 30_000)
+        seen.add(memory_of(frame))
+        assert bytes(before) == bytes([max(number - 1, 0)]) * len(before), "the one before is still at its reader's"
+        before = frame[10:20]
+        del frame
+    assert len(seen) == 2
+
+
+def test_memory_that_somebody_holds_is_never_received_into() -> None:
+    receiver = ResponseReceiver(1 << 20)
+    held = []
+    for number in range(6):
+        (frame,) = feed(receiver, framed(bytes([number]) * 100_000), 30_000)
+        held.append(frame[99_000:])
+        del frame
+    assert [bytes(one) for one in held] == [bytes([number]) * 1_000 for number in range(6)]
+
+
+def test_memory_is_not_kept_for_small_frames_nor_used_for_much_smaller_ones() -> None:
+    receiver = ResponseReceiver(1 << 20)
+    (large,) = feed(receiver, framed(b"x" * 200_000), 30_000)
+    first = memory_of(large)
+    del large
+    (smaller,) = feed(receiver, framed(b"y" * 90_000), 30_000)
+    assert memory_of(smaller) != first, "one small frame that is held would hold all of it"
+    (alike,) = feed(receiver, framed(b"z" * 150_000), 30_000)
+    assert (memory_of(alike), bytes(alike)) == (first, b"z" * 150_000)
+    assert len(receiver._kept) == 2
+    feed(receiver, framed(b"small"), 30_000)
+    assert receiver._kept == []

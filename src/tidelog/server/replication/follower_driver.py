@@ -213,14 +213,17 @@ class FollowerDriver(PartitionRole):
         high_watermark: int | None = None,
         log_start_offset: int | None = None,
         diverging: EpochEntry | None = None,
-    ) -> None:
-        """Records, or none yet; or that our log is no prefix of the leader's."""
+    ) -> bool:
+        """Records, or none yet; or that our log is no prefix of the leader's.
+
+        Returns whether records are yet to be written: see `FollowingHost.write_soon`.
+        """
         try:
             end_offset, last_leader_epoch = _end_of(records)
         except KafkaError as error:
             self._log_damage(error)
             self.on_unanswered(number)
-            return
+            return False
         fetched = FetchOutcome(
             end_offset,
             None if high_watermark is None else Offset(high_watermark),
@@ -235,6 +238,7 @@ class FollowerDriver(PartitionRole):
             replica.on_fetched(number, fetched, now_ms)
 
         self._on_answer(event)
+        return self.replica.is_appending
 
     def on_epoch_end(self, number: int, end: tuple[LeaderEpoch, Offset] | None) -> None:
         """Where an epoch ends; None where the leader does not know it."""

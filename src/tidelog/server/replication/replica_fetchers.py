@@ -525,8 +525,8 @@ class ReplicaFetcher:
                     continue
                 if self._wanted.get(followed.following) is followed.records_request:
                     self._answered(followed.following)
-                    self._deliver(followed, row)
-                appended_bytes += BYTES_PER_ROW + len(row.records or b"")
+                    appended_bytes += self._deliver(followed, row)
+                appended_bytes += BYTES_PER_ROW
                 if appended_bytes >= YIELD_BYTES:
                     appended_bytes = 0
                     await asyncio.sleep(0)
@@ -541,23 +541,26 @@ class ReplicaFetcher:
                     log_start_offset=followed.log_start_offset,
                 )
 
-    def _deliver(self, followed: _Followed, row: PartitionData) -> None:
+    def _deliver(self, followed: _Followed, row: PartitionData) -> int:
+        """Tell a follower. Returns how many bytes it has written."""
         following, number = followed.following, followed.records_request.number
         if row.records and self._throttle.covers(following.partition.topic_partition):
             self._throttle.record(len(row.records))
         if row.error_code:
             following.on_refused(number, Code(row.error_code))
-            return
+            return 0
         diverging = row.diverging_epoch
-        following.on_fetched(
+        records = cast(Buffer, row.records or b"")
+        is_put_off = following.on_fetched(
             number,
-            records=cast(Buffer, row.records or b""),
+            records=records,
             high_watermark=row.high_watermark if row.high_watermark >= 0 else None,
             log_start_offset=row.log_start_offset if row.log_start_offset >= 0 else None,
             diverging=None
             if diverging is None
             else EpochEntry(LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)),
         )
+        return 0 if is_put_off else len(records)
 
 
 def _key(following: FollowerDriver) -> _Key:
