@@ -4,19 +4,21 @@ Sixteen connections produce, each to a partition of its own, records of 1 KB in 
 100 bytes; the prototypes over TLS as well. Each way is compared with one event loop. The senders share the two cores:
 beside each rate is what the CPU of both sides allows at most.
 
-python bench/bench_cores.py [--quick] [--long]
+python bench/bench_cores.py [--quick] [--long] [--free-threaded=PYTHON]: a CPython of that kind, with the packages
+crc32c and cramjam, runs a thread for each connection as well.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,10 +31,13 @@ from tidelog import Admin, NewTopic
 
 CONNECTIONS = 16
 SECONDS = 1.0 if QUICK else 3.0
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
+SOURCE = {"PYTHONPATH": str(HERE.parent / "src")}
+"""For an interpreter that tidelog is not installed for."""
 LOADS = {"50 records of 1 KB": (50, 1_000), "one record of 100 bytes": (1, 100)}
 TOPIC = "cores"
 CORES = 2
+FREE_THREADED = next((one.partition("=")[2] for one in sys.argv[1:] if one.startswith("--free-threaded=")), None)
 GAIN_MIN = 1.6
 
 
@@ -63,7 +68,7 @@ class Served(NamedTuple):
 
 
 @contextmanager
-def prototypes(way: str, count: int, certificate: Path | None) -> Iterator[Served]:
+def prototypes(way: str, count: int, certificate: Path | None, python: str = sys.executable) -> Iterator[Served]:
     directory = Path(tempfile.mkdtemp(prefix="tidelog-cores-"))
     processes = []
     try:
@@ -71,9 +76,9 @@ def prototypes(way: str, count: int, certificate: Path | None) -> Iterator[Serve
         for number in range(count):
             own = directory / str(number)
             own.mkdir()
-            arguments = [sys.executable, str(HERE / "cores_server.py"), way, str(own)]
+            arguments = [python, str(HERE / "cores_server.py"), way, str(own)]
             arguments += [] if certificate is None else [str(certificate)]
-            process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+            process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=os.environ | SOURCE)
             processes.append(process)
             assert process.stdout is not None
             pid, port = (int(word.partition("=")[2]) for word in process.stdout.readline().split())
@@ -181,6 +186,7 @@ def main() -> None:
                 prototypes("threads-write", 1, pem) as writes,
                 prototypes("threads", 1, pem) as threads,
                 prototypes("loop", 2, pem) as processes,
+                ExitStack() as others,
             ):
                 ways = {
                     "one loop": loop,
@@ -188,6 +194,9 @@ def main() -> None:
                     "a thread for each connection": threads,
                     "two processes": processes,
                 }
+                if FREE_THREADED is not None:
+                    free = prototypes("threads", 1, pem, FREE_THREADED)
+                    ways["a thread for each connection, free-threaded"] = others.enter_context(free)
                 compare(what, ways, trusted)
     finally:
         shutil.rmtree(directory, ignore_errors=True)

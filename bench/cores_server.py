@@ -10,7 +10,7 @@ besides is work under the interpreter's lock, so that the ways with threads look
 |---|---|
 | loop | one event loop does everything, as Tidelog's does |
 | threads-write | the loop receives and answers; two threads check and write |
-| threads | a thread for each connection does everything |
+| threads | a thread for each connection does everything; for a free-threaded CPython as well |
 
 Two processes, each with its own port and partitions, are two of these with the way `loop`.
 """
@@ -27,9 +27,6 @@ import threading
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
-
-import uvloop
-from harness import receive_exactly
 
 from tidelog.records.header import check_crc, read_header
 from tidelog.wire import ApiKey, decode, decode_request_header, encode_response
@@ -74,6 +71,37 @@ class Partitions:
         return b"".join(pieces)
 
 
+class Frames:
+    """What came on a connection: whole requests, and the beginning of the next."""
+
+    def __init__(self) -> None:
+        self._buffer = memoryview(bytearray(BUFFER_SIZE_BYTES))
+        self._end = 0
+
+    def room(self) -> memoryview:
+        """Where the next bytes go."""
+        return self._buffer[self._end :]
+
+    def take(self, received_bytes: int) -> tuple[list[memoryview], int]:
+        """The whole requests, and where they end; they are valid until `keep_from` that."""
+        self._end += received_bytes
+        frames, position = [], 0
+        while self._end - position >= 4:
+            end = position + 4 + int.from_bytes(self._buffer[position : position + 4])
+            if end > self._end:
+                break
+            frames.append(self._buffer[position + 4 : end])
+            position = end
+        return frames, position
+
+    def keep_from(self, position: int) -> None:
+        """Keep what is behind the whole requests, and make room."""
+        left = self._end - position
+        if position and left:
+            self._buffer[:left] = bytes(self._buffer[position : self._end])
+        self._end = left
+
+
 class Connection(asyncio.BufferedProtocol):
     """One of an event loop.
 
@@ -84,29 +112,21 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, partitions: Partitions, executor: Executor | None) -> None:
         self._partitions = partitions
         self._executor = executor
-        self._buffer = memoryview(bytearray(BUFFER_SIZE_BYTES))
-        self._end = 0
+        self._frames = Frames()
         self._transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._buffer[self._end :]
+        return self._frames.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._end += nbytes
-        frames, position = [], 0
-        while self._end - position >= 4:
-            end = position + 4 + int.from_bytes(self._buffer[position : position + 4])
-            if end > self._end:
-                break
-            frames.append(self._buffer[position + 4 : end])
-            position = end
+        frames, position = self._frames.take(nbytes)
         if self._executor is None:
             for frame in frames:
                 self._transport.write(self._partitions.produce(frame))
-            self._keep_from(position)
+            self._frames.keep_from(position)
         elif frames:
             self._transport.pause_reading()
             working = asyncio.get_running_loop().run_in_executor(self._executor, self._work, frames)
@@ -116,15 +136,9 @@ class Connection(asyncio.BufferedProtocol):
         return b"".join(map(self._partitions.produce, frames))
 
     def _on_done(self, answers: bytes, position: int) -> None:
-        self._keep_from(position)
+        self._frames.keep_from(position)
         self._transport.write(answers)
         self._transport.resume_reading()
-
-    def _keep_from(self, position: int) -> None:
-        left = self._end - position
-        if position and left:
-            self._buffer[:left] = bytes(self._buffer[position : self._end])
-        self._end = left
 
 
 def serve_by_threads(listener: socket.socket, partitions: Partitions, context: ssl.SSLContext | None) -> None:
@@ -134,12 +148,16 @@ def serve_by_threads(listener: socket.socket, partitions: Partitions, context: s
         if context is not None:
             stream = context.wrap_socket(stream, server_side=True)
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        received = Frames()
         try:
-            while True:
-                size = int.from_bytes(receive_exactly(stream, 4))
-                stream.sendall(partitions.produce(memoryview(receive_exactly(stream, size))))
-        except (EOFError, OSError):
-            stream.close()
+            while count := stream.recv_into(received.room()):
+                frames, position = received.take(count)
+                if frames:
+                    stream.sendall(b"".join(map(partitions.produce, frames)))
+                received.keep_from(position)
+        except OSError:
+            pass
+        stream.close()
 
     while True:
         stream, _ = listener.accept()
@@ -167,6 +185,8 @@ def main(way: str, directory: str, certificate: str | None = None) -> None:
     print(f"pid={os.getpid()} port={listener.getsockname()[1]}", flush=True)
     if way == "threads":
         serve_by_threads(listener, partitions, context)
+    import uvloop  # which a free-threaded CPython may not have
+
     executor = ThreadPoolExecutor(max_workers=2) if way == "threads-write" else None
     uvloop.run(serve_by_loop(listener, partitions, context, executor))
 
