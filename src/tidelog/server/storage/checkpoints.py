@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from tidelog.base.errors import DiskError
 from tidelog.base.ids import CLUSTER_METADATA, Offset, TopicPartition
 from tidelog.log import Log
 from tidelog.log.directory import HIGH_WATERMARK_FILE, LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE, LogDirectory
@@ -44,7 +45,8 @@ class Checkpoints:
         self._recovery_points = directory.read_offsets(RECOVERY_POINT_FILE)
         self._log_start_offsets = directory.read_offsets(LOG_START_OFFSET_FILE)
         self._high_watermarks = directory.read_offsets(HIGH_WATERMARK_FILE)
-        self._named = {*self._recovery_points, *self._log_start_offsets, *self._high_watermarks}
+        self._stale: dict[str, set[TopicPartition]] = {name: set() for name in self._all}
+        """What a file names yet, though it is to be forgotten: logs that were let go of since it was written."""
         properties = directory.read_meta_properties()
         self.were_log_starts_noted = properties is not None and properties.has_replica_list
 
@@ -73,9 +75,8 @@ class Checkpoints:
     def write_high_watermarks(self, replicas: Iterable[Replica]) -> None:
         with self._lock:
             offsets = {each.topic_partition: each.high_watermark for each in self.kept(replicas)}
-            self._named |= offsets.keys()
             self._high_watermarks |= offsets  # a log that goes offline keeps what was written last
-            self._directory.write_offsets(HIGH_WATERMARK_FILE, self._high_watermarks)
+            self._write(HIGH_WATERMARK_FILE, self._high_watermarks)
 
     def write_recovery_points(self, replicas: Iterable[Replica]) -> None:
         """With the log starts: before segments below one are deleted."""
@@ -86,10 +87,9 @@ class Checkpoints:
 
     def _write_recovery_points(self, logs: Sequence[Log]) -> None:
         of_partitions = [log for log in logs if log.topic_partition != CLUSTER_METADATA]
-        self._named |= {log.topic_partition for log in of_partitions}
         self._write_log_starts(of_partitions)
         self._recovery_points |= {log.topic_partition: log.recovery_point for log in logs}
-        self._directory.write_offsets(RECOVERY_POINT_FILE, self._recovery_points)
+        self._write(RECOVERY_POINT_FILE, self._recovery_points)
 
     def on_shorter(self, log: Log) -> None:
         """If a log ends before what was synced of it once, its disk is damaged, and that is known by now: forget it."""
@@ -105,10 +105,24 @@ class Checkpoints:
     def _write_log_starts(self, logs: Iterable[Log]) -> None:
         starts = {log.topic_partition: log.log_start_offset for log in logs}
         if not starts.items() <= self._log_start_offsets.items():
-            self._named |= starts.keys()
             every = self._log_start_offsets | starts
-            self._directory.write_offsets(LOG_START_OFFSET_FILE, every)
+            self._write(LOG_START_OFFSET_FILE, every)
             self._log_start_offsets = every
+
+    def _write(self, name: str, offsets: dict[TopicPartition, Offset]) -> None:
+        stale = self._stale[name]
+        try:
+            self._directory.write_offsets(name, offsets)
+        except DiskError:
+            stale.update(offsets)  # it may have been written
+            raise
+        stale.clear()
+
+    def _drop(self, name: str, topic_partitions: Iterable[TopicPartition]) -> None:
+        known, stale = self._all[name], self._stale[name]
+        for each in topic_partitions:
+            if known.pop(each, None) is not None:
+                stale.add(each)
 
     # Cutting. What is appended next is not synced, though there was a time when that much of the log was: a file that
     # says so still would have the next start take it for synced. Each raises DiskError: the log is out of use, if its
@@ -126,8 +140,9 @@ class Checkpoints:
         is that noted to be below its first segment.
         """
         with self._lock:
-            if self._log_start_offsets.pop(log.topic_partition, None) is not None:
-                self._directory.write_offsets(LOG_START_OFFSET_FILE, self._log_start_offsets)
+            if log.topic_partition in self._log_start_offsets:
+                self._drop(LOG_START_OFFSET_FILE, [log.topic_partition])
+                self._write(LOG_START_OFFSET_FILE, self._log_start_offsets)
             log.truncate_fully_and_start_at(offset)
             self._write_recovery_points([log])
 
@@ -138,13 +153,12 @@ class Checkpoints:
             copy_start_offset: where the copy starts.
         """
         with self._lock:
-            self._named.add(topic_partition)
             started_at = former._log_start_offsets.get(topic_partition, Offset(0))
             self._log_start_offsets[topic_partition] = max(started_at, copy_start_offset)
             if topic_partition in former._high_watermarks:
                 self._high_watermarks[topic_partition] = former._high_watermarks[topic_partition]
-            self._directory.write_offsets(LOG_START_OFFSET_FILE, self._log_start_offsets)
-            self._directory.write_offsets(HIGH_WATERMARK_FILE, self._high_watermarks)
+            self._write(LOG_START_OFFSET_FILE, self._log_start_offsets)
+            self._write(HIGH_WATERMARK_FILE, self._high_watermarks)
 
     # Forgetting.
 
@@ -153,24 +167,19 @@ class Checkpoints:
 
         On disk too, and before the new log is made: after a crash it would start where the old one did.
         """
-        forgotten = self._named.intersection(topic_partitions)
-        if not forgotten:
-            return
+        forgotten = set(topic_partitions)
         directory = self._directory
         with self._lock:
-            for known, name in (
-                (self._recovery_points, RECOVERY_POINT_FILE),
-                (self._log_start_offsets, LOG_START_OFFSET_FILE),
-                (self._high_watermarks, HIGH_WATERMARK_FILE),
-            ):
-                for each in forgotten:
-                    known.pop(each, None)
+            for name, stale in self._stale.items():
+                self._drop(name, forgotten)
+                if forgotten.isdisjoint(stale):
+                    continue
                 offsets = directory.read_offsets(name)
                 if not forgotten.isdisjoint(offsets):
                     directory.write_offsets(
                         name, {each: offset for each, offset in offsets.items() if each not in forgotten}
                     )
-            self._named -= forgotten
+                stale.difference_update(forgotten)
 
     def let_go_of(self, topic_partition: TopicPartition) -> Log | None:
         """A log is to be deleted: it is none of the directory's from now on. Returns it, if it was open.
@@ -178,17 +187,22 @@ class Checkpoints:
         The files name it until they are written next, or a log of its name is made.
         """
         with self._lock:
-            for checkpoint in self._all:
-                checkpoint.pop(topic_partition, None)
+            for name in self._all:
+                self._drop(name, [topic_partition])
             return self._logs.pop(topic_partition, None)
 
     def forget_metadata_log(self) -> None:
         """It was removed, and what is checkpointed of it holds for no other."""
         if self._log_start_offsets.pop(CLUSTER_METADATA, None) is not None:
-            self._directory.write_offsets(LOG_START_OFFSET_FILE, self._log_start_offsets)
+            self._write(LOG_START_OFFSET_FILE, self._log_start_offsets)
         if self._recovery_points.pop(CLUSTER_METADATA, None) is not None:
-            self._directory.write_offsets(RECOVERY_POINT_FILE, self._recovery_points)
+            self._write(RECOVERY_POINT_FILE, self._recovery_points)
 
     @property
-    def _all(self) -> tuple[dict[TopicPartition, Offset], ...]:
-        return self._recovery_points, self._log_start_offsets, self._high_watermarks
+    def _all(self) -> dict[str, dict[TopicPartition, Offset]]:
+        """What each file says, or is to say when it is written next."""
+        return {
+            RECOVERY_POINT_FILE: self._recovery_points,
+            LOG_START_OFFSET_FILE: self._log_start_offsets,
+            HIGH_WATERMARK_FILE: self._high_watermarks,
+        }
