@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Hashable, Mapping
 from typing import Protocol
 
-from tidelog.base.ports import Clock
+from tidelog.base.ports import Buffer, Clock
 from tidelog.server.transport.memory_share import MemoryShare
 
 
@@ -35,12 +35,18 @@ class ConnectionMemory:
         request_bytes_max: of requests that have come in part, or are kept while they wait, beyond what every
             connection has anyway.
         answer_bytes_max: of answers that peers have not taken.
+
+    Attributes:
+        clock: by which who stands still is known.
+        sent: the last piece that came from a file. While one is there, malloc gives none of their memory back to the
+            system: to have it anew for each took as long as to copy the records.
     """
 
     def __init__(self, request_bytes_max: int, answer_bytes_max: int, clock: Clock) -> None:
         self.requests: MemoryShare[Holder] = MemoryShare(request_bytes_max)
         self.answers: MemoryShare[Holder] = MemoryShare(answer_bytes_max)
-        self._clock = clock
+        self.clock = clock
+        self.sent: Buffer | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._giving_way: dict[Kept, Callable[[], None]] = {}
 
@@ -51,29 +57,29 @@ class ConnectionMemory:
 
     def take(self, holder: Holder, size_bytes: int) -> bool:
         """Whether a connection may receive so much more of a request now; else it is told when it may."""
-        is_given = self.requests.take(holder, size_bytes, self._clock.now_ms())
+        is_given = self.requests.take(holder, size_bytes, self.clock.now_ms())
         if not is_given:
             self._on_wait()
         return is_given
 
     def take_to_keep(self, kept: Kept, size_bytes: int) -> bool:
         """Whether so much is kept for a request now; else it is told when it is."""
-        is_given = self.requests.take_to_keep(kept, size_bytes, self._clock.now_ms())
+        is_given = self.requests.take_to_keep(kept, size_bytes, self.clock.now_ms())
         if not is_given:
             self._on_wait()
         return is_given
 
     def reduce(self, holder: Holder, held_bytes: int) -> None:
         """A request has come to its end, and its connection holds only so much from now on."""
-        self.requests.reduce(holder, held_bytes, self._clock.now_ms())
+        self.requests.reduce(holder, held_bytes, self.clock.now_ms())
         self._process_ready()
 
     def charge_answer(self, holder: Holder, size_bytes: int) -> None:
         """So much of an answer waits for its peer; 0 once it was taken."""
         if size_bytes:
-            self.answers.charge(holder, size_bytes, self._clock.now_ms())
+            self.answers.charge(holder, size_bytes, self.clock.now_ms())
         else:
-            self.answers.reduce(holder, 0, self._clock.now_ms())
+            self.answers.reduce(holder, 0, self.clock.now_ms())
         self._process_ready()
 
     def forget(self, holder: Holder) -> None:
@@ -93,7 +99,7 @@ class ConnectionMemory:
 
     def keep_no_more(self, size_bytes: int, done: Holder | None) -> None:
         """So much of what was kept is free; by who is done with all of it, if anybody is."""
-        self.requests.keep_no_more(size_bytes, self._clock.now_ms(), done)
+        self.requests.keep_no_more(size_bytes, self.clock.now_ms(), done)
         self._process_ready()
 
     def call_when_wanted(self, kept: Kept, call: Callable[[], None] | None) -> None:
@@ -127,12 +133,12 @@ class ConnectionMemory:
             return
         deadline_ms = self.requests.next_deadline_ms()
         if deadline_ms is not None:
-            seconds = max(deadline_ms - self._clock.now_ms(), 1) / 1000
+            seconds = max(deadline_ms - self.clock.now_ms(), 1) / 1000
             self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
-        self.requests.on_time(self._clock.now_ms())
+        self.requests.on_time(self.clock.now_ms())
         self._process_ready()
 
 

@@ -1,9 +1,10 @@
 """The shell of one inbound connection: bytes from the loop into frames, frames to dispatch, answers back in order.
 
-A request that waits holds those behind it on its connection, and no other. Who exceeds a quota is answered first, and
-held back then (KIP-219). Reading stops when something comes behind a request that waits, or while its sender is held
-back; while the peer is slow to take its answers; and while there is no memory for what has begun to come. So what a
-connection may hold is one request, what came with the next one, one answer and the socket's buffers.
+A request that waits holds those behind it on its connection, and no other. Who sends many at a time, or is sent much,
+is served for a turn, and then the others are (`turns.py`). Who exceeds a quota is answered first, and held back then
+(KIP-219). Reading stops when something comes behind a request that waits, or while its sender is held back; while the
+peer is slow to take its answers; and while there is no memory for what has begun to come. So what a connection may hold
+is one request, what came with the next one, one answer and the socket's buffers.
 What is more than its first 16 KiB is taken from what all have together (`connection_memory.py`).
 
 Kafka: `Processor`, `RequestChannel`.
@@ -34,6 +35,7 @@ from tidelog.server.transport.connection_memory import ConnectionMemory, Kept
 from tidelog.server.transport.gathered import Gathered
 from tidelog.server.transport.outbox import Outbox
 from tidelog.server.transport.sasl_gate import NewGate
+from tidelog.server.transport.turns import Turn
 from tidelog.wire import FrameReceiver, Piece
 from tidelog.wire.connection import BUFFER_SIZE_BYTES_MIN
 from tidelog.wire.limits import request_size_bytes_max
@@ -92,6 +94,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_executor",
         "_handed_over",
         "_idle_sweeps",
+        "_is_filled",
         "_is_timed",
         "_is_unfinished",
         "_keeps_frame",
@@ -102,7 +105,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_outbox",
         "_reading",
         "_receiver",
+        "_resting",
+        "_room_bytes",
         "_transport",
+        "_turn",
         "_wanted_bytes",
         "_write_paused",
         "gate",
@@ -159,6 +165,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._error: Exception | None = None  # for which it is closed, where others log it
         self._keeps_frame = False
         self._muted: asyncio.TimerHandle | None = None  # while it is, nothing is served
+        self._turn = Turn(memory.clock)
+        self._resting: asyncio.Handle | None = None  # while it is, others are served
+        self._room_bytes = 0  # for what comes next
+        self._is_filled = False  # that room, by what came last
         self._idle_sweeps = 0
         self._is_unfinished = False
         self.received_ns = 0
@@ -204,6 +214,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._reading.cancel()
         if self._muted is not None:
             self._muted.cancel()
+        if self._resting is not None:
+            self._resting.cancel()
         on_closed, self._on_closed = self._on_closed, None
         if on_closed is not None:
             if self._transport is None and exc is not None:
@@ -215,11 +227,19 @@ class ServerConnection(asyncio.BufferedProtocol):
             on_disconnected()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._receiver.get_buffer(sizehint)
+        room = self._receiver.get_buffer(sizehint)
+        self._room_bytes = len(room)
+        return room
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Some bytes came. More may follow in the same turn of the loop: libuv reads on, up to 32 times, as long as
+        there is as much as there is room for.
+        """
         if self._is_timed:
             self.received_ns = perf_counter_ns()
+        if not self._is_filled or self._turn.is_over:
+            self._turn.begin()
+        self._is_filled = nbytes == self._room_bytes
         try:
             self._receiver.on_bytes(nbytes)
         except MalformedMessageError as error:
@@ -228,6 +248,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._answering is not None and self.on_more is not None:
             self.on_more()
         self._serve()
+        if self._is_filled and self._turn.is_over:
+            self._rest()
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -237,6 +259,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._write_paused = False
         self.memory.charge_answer(self, 0)
         self._idle_sweeps = 0
+        self._turn.begin()
         if self._write_out():
             self._serve()
 
@@ -260,7 +283,22 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _unmute(self) -> None:
         self._muted = None
         self._idle_sweeps = 0
+        self._turn.begin()
         if self._transport is not None and not self._transport.is_closing() and not self._outbox:
+            self._serve()
+
+    def _rest(self) -> None:
+        """Read and serve nothing more until the others have had a turn."""
+        if self._resting is None:
+            self._resting = asyncio.get_running_loop().call_soon(self._go_on)
+            self._pause_or_resume_reading()
+
+    def _go_on(self) -> None:
+        self._resting = None
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._turn.begin()
+        if not self._outbox or self._write_out():
             self._serve()
 
     def keep_frame(self) -> Kept:
@@ -396,7 +434,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.close(why)
 
     def _serve(self) -> None:
-        """Answer every whole frame that is here, until one waits or the peer is slow."""
+        """Answer every whole frame that is here, until one waits, the peer is slow, or the turn is over."""
+        if self._resting is not None:
+            return
         small: list[Buffer] = []
         small_bytes = 0
         has_served = False
@@ -408,6 +448,9 @@ class ServerConnection(asyncio.BufferedProtocol):
                     small_bytes = 0
                     if not self._write_out():
                         break
+                if has_served and self._turn.is_over:
+                    self._rest()
+                    break
                 frame = self._receiver.next_frame()
                 if frame is None:
                     break
@@ -508,6 +551,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._idle_sweeps = 0
         if self._transport is None or self._transport.is_closing():
             return
+        self._turn.begin()
         if pieces is not None:
             self._outbox.extend(pieces)
             if self._write_paused:
@@ -524,9 +568,11 @@ class ServerConnection(asyncio.BufferedProtocol):
             small.clear()
 
     def _write_out(self) -> bool:
-        """Write what the socket takes, at most 1 MiB at a time. True when nothing is left, and more can be served."""
+        """Write what the socket takes, at most 1 MiB at a time, until the turn is over. True when nothing is left, and
+        more can be served.
+        """
         transport = self._transport
-        if transport is None or self._reading is not None:
+        if transport is None or self._reading is not None or self._resting is not None:
             return False
         outbox = self._outbox
         pending: list[Buffer] = []
@@ -545,6 +591,10 @@ class ServerConnection(asyncio.BufferedProtocol):
                 if pending_bytes >= COALESCE_BYTES_MAX:
                     transport.writelines(pending)
                     pending, pending_bytes = [], 0
+                    if outbox and self._turn.is_over:
+                        self.memory.sent = chunk
+                        self._rest()
+                        break
         except TidelogError as error:
             self._cannot_complete(error)
             return False
@@ -570,6 +620,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._reading = None
         if self._transport is None or self._transport.is_closing():
             return
+        self._turn.begin()
         self._idle_sweeps = 0
         self._outbox.advance(len(chunk))
         self._transport.write(chunk)
@@ -599,7 +650,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         is_held_up = self._answering is not None or self._muted is not None
         is_full = is_held_up and (self._keeps_frame or self._receiver.pending_bytes > 0)
-        if is_full or self._outbox or self._write_paused or self._wanted_bytes or self._closing:
+        is_held_up_here = self._outbox or self._write_paused or self._wanted_bytes or self._resting is not None
+        if is_full or is_held_up_here or self._closing:
             if transport.is_reading():
                 transport.pause_reading()
         elif not transport.is_reading():

@@ -9,10 +9,36 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import TypeVar
 
+from tidelog.base.ports import Clock
+
 T = TypeVar("T")
 
 TURN_SIZE = 128
 """Of things that take some ten microseconds each."""
+TURN_MS_MAX = 2
+"""So long somebody is served at a time, a millisecond at least. The last thing that was begun takes longer."""
+
+
+class Turn:
+    """How long somebody is served before everybody else is.
+
+    Under simulation no time passes within a turn, so that none is ever over.
+    """
+
+    __slots__ = ("_clock", "_ends_ms")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ends_ms = 0
+
+    def begin(self) -> None:
+        """The others have had theirs."""
+        self._ends_ms = self._clock.now_ms() + TURN_MS_MAX
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the others are to be served first."""
+        return self._clock.now_ms() >= self._ends_ms
 
 
 async def in_turns(items: Iterable[T], *, turn_size: int = TURN_SIZE) -> AsyncIterator[T]:
