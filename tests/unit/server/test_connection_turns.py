@@ -56,7 +56,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Awaitable[None]], None]:
 
     def run_bounded(work: Awaitable[None]) -> None:
         with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(asyncio.wait_for(work, TIMEOUT_SECONDS))  # type: ignore[arg-type]
+            runner.run(asyncio.wait_for(work, TIMEOUT_SECONDS))
 
     return run_bounded
 

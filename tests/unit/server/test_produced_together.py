@@ -13,6 +13,7 @@ import pytest
 from support.clients.token_client import OneNode, play
 from support.clients.wire_client import batch_of
 from tidelog.base.errors import DiskError
+from tidelog.server.api import gathering
 from tidelog.server.api.dispatch import Dispatcher
 from tidelog.server.api.request_context import RequestContext
 from tidelog.server.replication.partition import Partition
@@ -217,6 +218,33 @@ def test_a_disk_that_refuses_is_told_to_each_whose_batch_is_not_there() -> None:
         assert [(row.error_code, row.base_offset) for row in peer.rows[3:]] == [(0, 0), (0, 1), (0, 2)]
 
     alone(story)
+
+
+def test_a_bug_beside_those_before_gives_the_next_ones_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More came than are carried out together, so the next ones have begun to gather when their connection closes."""
+    metrics = RequestMetrics()
+    monkeypatch.setattr(gathering, "REQUESTS_MAX", 8)
+
+    async def told(one: OneNode) -> None:
+        peer, other = Peer(one, metrics), Peer(one, metrics)
+        on_frame: Any = peer.connection._on_frame
+        other.connection.serve_by(on_frame)  # those of a listener have one
+        with pytest.MonkeyPatch.context() as patch:
+
+            def failing(*_: object) -> Any:
+                raise RuntimeError("a bug")
+
+            patch.setattr(on_frame.__self__, "_times_of", failing)
+            peer.hear(*(produce(number, batch_of(b"x")) for number in range(10)))
+        assert peer.transport.is_closed
+        assert not peer.transport.written
+        other.hear(*(produce(number, batch_of(b"x")) for number in range(3)))
+        assert [row.base_offset for row in other.rows] == [8, 9, 10]
+
+    async def run(one: OneNode) -> None:
+        await one.simulated.machine.do(lambda: told(one))
+
+    play(run)
 
 
 def _any_request(rng: random.Random, number: int, sequences: count[int]) -> bytes:

@@ -458,8 +458,9 @@ class ServerConnection(asyncio.BufferedProtocol):
                 has_served = True
                 answer = self._on_frame(frame, self)
                 if gathered is not None and answer is not gathered:
-                    small_bytes += self._take_all(gathered, small)
-                    gathered = None
+                    # Whatever comes of those before, the next ones are known: they are dropped with the connection.
+                    before, gathered = gathered, answer if isinstance(answer, Gathered) else None
+                    small_bytes += self._take_all(before, small)
                 if isinstance(answer, list):
                     small_bytes += self._take(answer, small)
                 elif answer is None:
