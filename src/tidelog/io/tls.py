@@ -315,6 +315,11 @@ class _AcceptedTls(sslproto.SSLProtocol):
         """Hang up in the middle of the handshake."""
         self._app_transport.abort()
 
+    def connection_lost(self, exc: BaseException | None) -> None:
+        # A step may be writing to what was there, without the interpreter's lock, and asyncio empties it.
+        self._outgoing = ssl.MemoryBIO()
+        super().connection_lost(exc)
+
     def pause_writing(self) -> None:
         if self._app_state is sslproto.AppProtocolState.STATE_CON_MADE:
             self._app_writing_paused = True

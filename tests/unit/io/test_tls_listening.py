@@ -260,3 +260,59 @@ def test_a_step_whose_turn_comes_after_the_end_does_nothing(
     run(work())
     assert not asked
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+class Outgoing:
+    """What a step writes to, as the event loop sees it: notes who reads while the step may be writing."""
+
+    def __init__(self, bio: ssl.MemoryBIO, is_stepping: threading.Event) -> None:
+        self._bio = bio
+        self._is_stepping = is_stepping
+        self.read_meanwhile = 0
+
+    @property
+    def pending(self) -> int:
+        return self._bio.pending
+
+    def read(self) -> bytes:
+        self.read_meanwhile += self._is_stepping.is_set()
+        return self._bio.read()
+
+
+def test_an_end_in_the_midst_of_a_step_leaves_alone_what_the_step_writes_to(
+    run: Any, network: TlsListeningNetwork, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenSSL writes there without the interpreter's lock, and its buffers bear no other reader."""
+    is_stepping, may_end = threading.Event(), threading.Event()
+    watched: list[Outgoing] = []
+    step = tls._AcceptedTls._step
+
+    def slow(self: Any) -> bool:
+        watched.append(Outgoing(self._outgoing, is_stepping))
+        self._outgoing = watched[-1]
+        is_stepping.set()
+        try:
+            assert may_end.wait(SECONDS_MAX)
+            return step(self)
+        finally:
+            is_stepping.clear()
+
+    monkeypatch.setattr(tls._AcceptedTls, "_step", slow)
+
+    async def work() -> None:
+        is_stepping.clear()
+        may_end.clear()
+        watched.clear()
+        listening = Listening(network, authority)
+        connecting = asyncio.ensure_future(listening.connect())
+        await until(is_stepping.is_set)
+        listening.acceptor.close()
+        await until(lambda: len(listening.served[0].ends) == 1)
+        with suppress(OSError):
+            await connecting
+        assert is_stepping.is_set()
+        assert watched[0].read_meanwhile == 0
+        may_end.set()
+        await until(lambda: not is_stepping.is_set())
+
+    run(work())
