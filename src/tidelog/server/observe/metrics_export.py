@@ -240,8 +240,7 @@ def _about_connections(node: ObservedNode) -> Iterator[Metric]:
 
 
 async def _about_topics(node: ObservedNode, metrics: NodeMetrics) -> AsyncIterator[Metric]:
-    image = node.image
-    metrics.topics.keep(image.topics_by_name)
+    metrics.topics.keep(node.image.topics_by_name)
     columns: list[defaultdict[str, float]] = [defaultdict(float) for _ in range(5)]
     produced_bytes, produced_batches, appended, deleted, sizes = columns
     async for partition in in_turns(node.broker.partitions):
@@ -252,6 +251,7 @@ async def _about_topics(node: ObservedNode, metrics: NodeMetrics) -> AsyncIterat
         appended[label] += max(log.log_end_offset - partition.opened_end_offset, 0)
         deleted[label] += max(log.log_start_offset - partition.opened_start_offset, 0)
         sizes[label] += log.segments.size_bytes
+    image = node.image  # of now: who is not in it has no topic any more
     for name, doc, column in (
         ("tidelog_topic_produced_bytes", "Bytes of batches that producers had appended.", produced_bytes),
         ("tidelog_topic_produced_batches", "Batches that producers had appended.", produced_batches),
