@@ -352,13 +352,20 @@ class Segment:
         return stop + size if stop == start and at_least_one else stop
 
     def offset_at(self, position: int) -> Offset:
-        """The base offset of the batch that starts at `position`; the end offset at the end."""
+        """The base offset of the batch that starts at `position`; the end offset at the end.
+
+        Raises:
+            CorruptLogError: the file ends before it.
+        """
         if position >= self.size_bytes:
             return self.end_offset
         for damage in self.damages:
             if position == damage.position:
                 return damage.start_offset
-        return Offset(_BASE_OFFSET.unpack(read_place(self.file, position, _BASE_OFFSET.size))[0])
+        data = read_place(self.file, position, _BASE_OFFSET.size)
+        if len(data) < _BASE_OFFSET.size:
+            raise CorruptLogError(f"{self.path}: it ends before the batch at position {position}")
+        return Offset(_BASE_OFFSET.unpack(data)[0])
 
     # Repairing, cutting, leaving.
 
