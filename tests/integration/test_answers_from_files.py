@@ -131,4 +131,5 @@ def test_a_file_that_is_lost_while_it_is_sent(
         codes = {Code(client.fetch(topic, offset, size_bytes_max=1).error_code) for offset in range(BATCHES)}
         assert codes <= {Code.NONE, *HONEST}
         assert len(codes) > 1 or what == "removed"
+        assert client.fetch(topic, 0).error_code == 0  # of all that is before it
         assert client.fetch(topic, BATCHES - 1, size_bytes_max=1).error_code == 0

@@ -10,6 +10,7 @@ Kafka: none; `FileRecords` are sent as they lie in the file.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NoReturn
 
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import Offset
@@ -92,6 +93,20 @@ class BatchChain:
             at = self._advance(data, at) + at
             if at < len(data):
                 self._rest = bytes(memoryview(data)[at:])
+
+    def end(self, position: int) -> NoReturn:
+        """The file ends at `position`, before the slice does: somebody else cut it. What was read is followed already.
+
+        Raises:
+            CorruptLogError: always.
+        """
+        reason = f"the file ends at {position}"
+        before = self._before
+        if before is not None and self._position > position:  # in the midst of the last batch that was followed
+            self._on_rotten(*before, reason)
+        else:
+            self._on_rotten(self._position, None if self._next_offset < 0 else Offset(self._next_offset), reason)
+        raise CorruptLogError(f"{self._path}: {reason}")
 
     def _advance(self, data: Buffer, at: int) -> int:
         """Follow the headers from `at` on. Returns by how much the position moved."""

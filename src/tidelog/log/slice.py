@@ -90,16 +90,19 @@ class LogSlice:
 
         Raises:
             StaleSliceError: the log was truncated below the end of the slice.
-            CorruptLogError: a batch among the bytes does not continue the one before.
+            CorruptLogError: a batch among the bytes does not continue the one before, or the file was cut by others.
             DiskError: the disk refused.
         """
         size = min(size, self.size_bytes - position)
         if size <= 0:
             return b""
         data = self._file.read_at(self.position + position, size)
-        self._check(len(data), size)
+        self._check_truncations()
         if self._chain is not None:
             self._chain.follow(data, self.position + position)
+            if len(data) < size:
+                self._chain.end(self.position + position + len(data))
+        self._check(len(data), size)
         return data
 
     def read_cached(self, position: int, size: int) -> Buffer | None:
@@ -130,6 +133,11 @@ class LogSlice:
         return part
 
     def _check(self, read_size: int, size: int) -> None:
+        self._check_truncations()
+        if read_size != size:
+            raise StaleSliceError(f"{self._file.path}: ends within a slice of it: read again")
+
+    def _check_truncations(self) -> None:
         # Checked afterwards: whoever truncates says so before it cuts, and before others may write there again.
         truncations = self._truncations
         if (
@@ -140,8 +148,6 @@ class LogSlice:
                 f"{self._file.path}: truncated to {min(truncations[self._truncations_seen :])} bytes "
                 f"below the end of a slice at {self.position + self.size_bytes}: read again"
             )
-        if read_size != size:
-            raise StaleSliceError(f"{self._file.path}: ends within a slice of it: read again")
 
     def pieces(self, size_max: int = PIECE_SIZE_BYTES_MAX) -> Iterator[bytes]:
         """All of it, in order, at most `size_max` bytes at a time. Raises as `read`."""
