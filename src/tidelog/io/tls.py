@@ -40,6 +40,9 @@ RECEIVED_BYTES_MAX = 256 * 1024
 """So much is taken from a stream at a time, as asyncio takes it."""
 RECORD_BYTES_MAX = 20 * 1024
 """More than a record of TLS takes: part of one may stay undecrypted while the rest of it is read."""
+_TCP_INFO = getattr(socket, "TCP_INFO", None)
+_PEER_IS_GONE = (7, 8)
+"""States of a stream: the peer reset it (TCP_CLOSE), or sends nothing more (TCP_CLOSE_WAIT)."""
 WRITE_BYTES = 64 * 1024
 """So much is encrypted at a time. OpenSSL's buffer stays as large as it ever was, for as long as its connection."""
 _BEGIN = "-----BEGIN CERTIFICATE-----"
@@ -243,6 +246,7 @@ class TlsListeningNetwork(RealNetwork):
             protocol,
             self._context,
             shaken_hands,
+            stream=stream,
             received=self._received,
             handshakes=self._handshakes,
             server_side=True,
@@ -270,9 +274,11 @@ class _AcceptedTls(sslproto.SSLProtocol):
     have connected to.
 
     And the steps of a handshake are taken on a thread: they sign, and verify certificates, for which OpenSSL lets go
-    of the interpreter. On the event loop, each would keep all others waiting for up to 2 ms.
+    of the interpreter. On the event loop, each would keep all others waiting for up to 2 ms. None is taken with a peer
+    that has left: nobody reads meanwhile, so that the stream itself is asked.
 
     Args:
+        stream: what was accepted.
         received: where ciphertext comes to, for all connections of one event loop: what came is with OpenSSL before
             the loop turns to another. asyncio has a buffer for each, idle ones too.
         handshakes: takes the steps.
@@ -300,11 +306,13 @@ class _AcceptedTls(sslproto.SSLProtocol):
         context: ssl.SSLContext,
         shaken_hands: asyncio.Future[None],
         *,
+        stream: socket.socket,
         received: memoryview,
         handshakes: Executor,
         **options: Any,
     ) -> None:
         super().__init__(loop, protocol, context, shaken_hands, **options)
+        self._stream = stream
         self._ssl_buffer_view = received
         self._handshakes = handshakes
 
@@ -371,11 +379,20 @@ class _AcceptedTls(sslproto.SSLProtocol):
 
     def _step(self) -> bool:
         """On the thread. Returns whether the handshake is complete. Raises ssl.SSLError: it failed."""
-        if self._state is sslproto.SSLProtocolState.DO_HANDSHAKE:  # nobody has hung up while this waited for its turn
+        # Nobody has hung up while this waited for its turn.
+        if self._state is sslproto.SSLProtocolState.DO_HANDSHAKE and not self._peer_has_left():
             with suppress(ssl.SSLWantReadError, ssl.SSLSyscallError):
                 self._sslobj.do_handshake()
                 return True
         return False
+
+    def _peer_has_left(self) -> bool:
+        if _TCP_INFO is None:
+            return False
+        try:
+            return self._stream.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1)[0] in _PEER_IS_GONE
+        except OSError:  # it was closed here
+            return True
 
     def _on_step(self, step: asyncio.Future[bool]) -> None:
         error = None if step.cancelled() else step.exception()

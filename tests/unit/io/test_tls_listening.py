@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import struct
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -255,6 +257,37 @@ def test_a_step_whose_turn_comes_after_the_end_does_nothing(
         await asyncio.get_running_loop().run_in_executor(network._handshakes, id, None)  # after that step
         with suppress(OSError):
             await connecting
+        listening.acceptor.close()
+
+    run(work())
+    assert not asked
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="the system does not say how a stream stands")
+@pytest.mark.parametrize("end", ["closed", "reset"])
+def test_no_step_is_taken_with_a_peer_that_left_while_it_waited(
+    run: Any, authority: Authority, end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would take a millisecond of everybody who waits behind: a flood of such peers locks others out."""
+    network = TlsListeningNetwork(Certificates(certificate_path=str(authority.sign("broker", hosts=HOSTS).both)))
+    asked: list[Any] = []
+    network._context.sni_callback = lambda *asked_with: asked.append(asked_with)
+    incoming, hello = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(incoming, hello, server_hostname="localhost").do_handshake()
+    others_are_done = threading.Event()
+
+    async def work() -> None:
+        listening = Listening(network, authority)
+        network._handshakes.submit(others_are_done.wait)
+        with socket.create_connection(("127.0.0.1", listening.acceptor.port)) as stream:
+            stream.sendall(hello.read())
+            await until(lambda: cast(Any, network._handshakes)._work_queue.qsize() == 1)
+            if end == "reset":
+                stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        others_are_done.set()
+        await until(lambda: len(listening.served[0].ends) == 1)
         listening.acceptor.close()
 
     run(work())
