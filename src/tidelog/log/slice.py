@@ -122,6 +122,8 @@ class LogSlice:
         size = min(size, self.size_bytes - position)
         data = read_place(self._file, self.position + position, size)
         self._check(len(data), size)
+        if self._chain is not None:
+            self._chain.follow(data, self.position + position)
         return data
 
     def part(self, position: int, size_bytes: int) -> LogSlice:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from support.fixtures.logs import append, open_log
+import pytest
+
+from support.fixtures.logs import NOW_MS, append, open_log
 from support.fixtures.memory_disk import MemoryDisk
 from support.fixtures.transactions import abort, commit, send
+from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import Offset
 from tidelog.log import Log, LogSlice
 from tidelog.server.share_fetching.log_batches import BATCHES_MAX, LogBatches
@@ -115,3 +118,26 @@ def test_acquired_records_are_divided_where_batches_end() -> None:
         AcquiredRecords(6, 8, 1),
         AcquiredRecords(9, 11, 1),
     ]
+
+
+@pytest.mark.parametrize("size", [10, 2_000])
+@pytest.mark.parametrize("rotten", [3, 20])
+def test_what_a_rotten_base_offset_hides_is_not_passed_over(rotten: int, size: int) -> None:
+    """Where no batch lies, a share group has nothing to wait for: what it passed over never comes again."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    for index in range(40):
+        append(log, str(index), "x" * size)
+    log.roll(NOW_MS)
+    append(log, "in the next segment")
+    log.flush()
+    segment = log.segments.first
+    position = segment.position_of(2 * rotten)
+    segment.release()
+    disk.files[segment.path].data[position + 7] ^= 64
+    with pytest.raises(CorruptLogError):
+        LogBatches(read(log), 0, 1000)
+    (damage,) = segment.damages
+    batches = LogBatches(read(log), 0, 1000).batches
+    assert [one.first for one in batches] == list(range(0, damage.start_offset, 2))
+    assert damage.start_offset <= 2 * rotten

@@ -15,7 +15,7 @@ from itertools import islice
 
 from tidelog.base.errors import Code, InvariantBrokenError, KafkaError, refusal
 from tidelog.base.ids import TopicId
-from tidelog.log import LogSlice, NotCachedError, without_waiting
+from tidelog.log import LogSlice, NotCachedError
 from tidelog.server.api.rights import ReadableTopics
 from tidelog.server.replication.partition import READ_UNCOMMITTED, Partition
 from tidelog.server.share_fetching.log_batches import LogBatches
@@ -185,7 +185,7 @@ class ShareReading:
                 return
             aborted = partition.aborted_transactions(offset, records, may_wait=may_wait) if isolation_level else ()
             look_up = partial(LogBatches, records, offset, self._left_records, aborted)
-            batches = look_up() if may_wait else without_waiting(look_up)
+            batches = partition.looked_up(look_up, may_wait=may_wait)
             self._batch_count += len(batches.batches)
             acquired = machine.on_acquire(
                 self._session.member_id,

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
+from typing import TypeVar
 
 from tidelog.base.errors import (
     Code,
@@ -47,6 +48,8 @@ from tidelog.server.replication.partition_listeners import LogEndListener, Parti
 from tidelog.server.replication.role import PartitionRole
 
 logger = logging.getLogger("tidelog.server.partition")
+
+T = TypeVar("T")
 
 READ_UNCOMMITTED = 0
 
@@ -419,10 +422,7 @@ class Partition:
                 Offset(offset), size_bytes_max=size_bytes_max, end_offset=end_offset, at_least_one=at_least_one
             )
 
-        try:
-            return look_up() if may_wait else without_waiting(look_up)
-        except (CorruptLogError, DiskError) as error:
-            raise self._unreadable(error) from error
+        return self.looked_up(look_up, may_wait=may_wait)
 
     def aborted_transactions(
         self, start_offset: int, records: LogSlice, *, may_wait: bool = True
@@ -438,10 +438,7 @@ class Partition:
                 return []
             return self.log.aborted_transactions(Offset(start_offset), records.next_offset)
 
-        try:
-            return look_up() if may_wait else without_waiting(look_up)
-        except (CorruptLogError, DiskError) as error:
-            raise self._unreadable(error) from error
+        return self.looked_up(look_up, may_wait=may_wait)
 
     def at_timestamp(self, timestamp_ms: int, end_offset: Offset, *, may_wait: bool = True) -> TimestampOffset | None:
         """The first record at or after a time, below `end_offset`.
@@ -454,10 +451,7 @@ class Partition:
         def look_up() -> TimestampOffset | None:
             return self.log.offset_for_timestamp(timestamp_ms, end_offset)
 
-        try:
-            return look_up() if may_wait else without_waiting(look_up)
-        except (CorruptLogError, DiskError) as error:
-            raise self._unreadable(error) from error
+        return self.looked_up(look_up, may_wait=may_wait)
 
     def newest(self, end_offset: Offset, *, may_wait: bool = True) -> TimestampOffset | None:
         """The record with the largest timestamp, below `end_offset`. Raises as `at_timestamp`."""
@@ -465,6 +459,15 @@ class Partition:
         def look_up() -> TimestampOffset | None:
             return self.log.max_timestamp_offset(end_offset)
 
+        return self.looked_up(look_up, may_wait=may_wait)
+
+    def looked_up(self, look_up: Callable[[], T], *, may_wait: bool) -> T:
+        """What is found in the log, or in a slice of it.
+
+        Raises:
+            KafkaError: the log is damaged there, or the disk refuses.
+            NotCachedError: to find it takes waiting for the disk, and it may not.
+        """
         try:
             return look_up() if may_wait else without_waiting(look_up)
         except (CorruptLogError, DiskError) as error:

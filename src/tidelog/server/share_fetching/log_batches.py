@@ -40,6 +40,7 @@ class LogBatches:
         Raises:
             NotCachedError: looked up without waiting, and a header is not in memory.
             MalformedBatchError: the log is damaged there.
+            CorruptLogError: likewise: a batch does not continue the one before.
         """
         self._records = records
         self.batches: list[LogBatch] = []
