@@ -47,13 +47,14 @@ class SegmentScrub:
     Attributes:
         damages: what was found so far.
         index_fault: what is wrong with the offset index; None for nothing.
-        size_bytes: of the segment when the scrub began.
+        size_bytes: of the segment when the scrub began; `version` likewise.
     """
 
     def __init__(
         self, disk: Disk, segment: Segment, lineage: LeaderEpochLineage, *, cleaned_end_offset: Offset
     ) -> None:
         self.segment = segment
+        self.version = segment.version
         self.size_bytes = segment.size_bytes
         self.damages: tuple[Damage, ...] = ()
         self.index_fault: str | None = None

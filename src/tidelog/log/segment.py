@@ -222,6 +222,11 @@ class Segment:
         recent.append(last_offset)
         self._recent_positions.append(position)
 
+    @property
+    def version(self) -> tuple[int, int]:
+        """The size, and how often it was truncated: while both are as they were, so are the bytes."""
+        return self.size_bytes, len(self._truncations)
+
     def _forget_recent(self) -> None:
         self._recent_last_offsets = array("q")
         self._recent_positions = array("q")

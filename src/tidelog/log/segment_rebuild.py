@@ -71,6 +71,7 @@ class SegmentRebuild:
     ) -> None:
         self._disk = disk
         self._segment = segment
+        self._version = segment.version
         self._size_bytes = segment.size_bytes
         self._damages = list(damages)
         self._mark = mark
@@ -206,7 +207,7 @@ class SegmentRebuild:
         self._new.release()
         if self.end_offset_mark:
             self._mark.stage(self.end_offset_mark)
-        return CleanedGroup((self._segment,), (self._size_bytes,), self._new)
+        return CleanedGroup((self._segment,), (self._version,), self._new)
 
     def abandon(self) -> None:
         """Remove what was not put into its place. Raises nothing: what stays behind goes at the next start."""

@@ -564,6 +564,25 @@ def test_truncation_withdraws_what_was_announced() -> None:
     assert again.log_end_offset == 1
 
 
+def test_a_log_that_was_truncated_and_filled_again_is_left_as_it_is() -> None:
+    """After an unclean election: the segments are as long as they were, and hold what another leader wrote."""
+    log = open_log(MemoryDisk(), **COMPACT)
+    put_each(log, "abababab")
+    seal(log)
+    job = start(log)
+    assert job is not None
+    while (ready := job.step().ready) is None:
+        pass
+    last = ready.replaced[-1]
+    size_bytes = last.size_bytes
+    log.truncate_to(Offset(last.end_offset - 1))
+    put(log, [(b"c", b"%d" % log.log_end_offset)], epoch=7)
+    seal(log)
+    assert log.segments.holds_side_by_side(ready.replaced)
+    assert last.size_bytes == size_bytes
+    assert not log.compaction.announce(ready, job.end_offset)
+
+
 # Any log, any cuts.
 
 

@@ -181,3 +181,28 @@ def test_on_a_compacted_topic_the_other_may_have_removed_more() -> None:
     assert [header.base_offset for header, _ in batches_of(log)][29:32] == [290, 310, 320]
     log.close()
     assert [header.base_offset for header, _ in batches_of(open_log(disk))][29:32] == [290, 310, 320]
+
+
+def test_a_log_that_was_truncated_and_filled_again_meanwhile_is_left_alone() -> None:
+    """After an unclean election: the segment is as long as it was, and holds what another leader wrote."""
+    disk, other = MemoryDisk(), make_log(MemoryDisk())
+    log, damages = damaged(disk)
+    rebuild = new_rebuild(disk, log)
+    fetch = fetch_from(other)
+    for _ in damages:
+        while rebuild.copy():
+            pass
+        while not rebuild.is_filled:
+            rebuild.fill(fetch(rebuild.next_offset))
+    while rebuild.copy():
+        pass
+    group = rebuild.finish()
+    size_bytes = log.segments.first.size_bytes
+    log.truncate_to(Offset(590))
+    append(log, *(f"59+{each}" for each in range(RECORDS)), epoch=7)
+    log.roll(NOW_MS)
+    log.flush()
+    assert log.segments.first is group.replaced[0]
+    assert log.segments.first.size_bytes == size_bytes
+    assert not log.compaction.announce(group, rebuild.end_offset_mark)
+    rebuild.abandon()

@@ -55,8 +55,8 @@ class CleanedGroup(NamedTuple):
     """A new segment that is complete and synced, and those whose place it is to take."""
 
     replaced: tuple[Segment, ...]
-    sizes_bytes: tuple[int, ...]
-    """Of those, when they were read."""
+    versions: tuple[tuple[int, int], ...]
+    """Of those, before they were read: see `Segment.version`."""
     cleaned: Segment
 
 
@@ -112,6 +112,7 @@ class LogCleaner:
         self._directory = directory
         self._mark = mark
         self._segments = dirty.segments
+        self._versions = {segment.base_offset: segment.version for segment in dirty.segments}
         self._dirty = dirty._replace(segments=())
         self._config = config
         self._last_offsets = last_offsets
@@ -313,8 +314,8 @@ class LogCleaner:
         new.indexes.finish()
         new.sync(with_indexes=True)
         new.release()
-        sizes_bytes = tuple(segment.size_bytes for segment in group)
-        yield CleanerStep(2 * read, CleanedGroup(tuple(group), sizes_bytes, new), False)
+        versions = tuple(self._versions[segment.base_offset] for segment in group)
+        yield CleanerStep(2 * read, CleanedGroup(tuple(group), versions, new), False)
         self._unfinished = None
 
     def _fits(self, new: Segment, segment: Segment, group_size: int) -> bool:

@@ -170,8 +170,8 @@ class Compaction:
     def _is_unchanged(self, group: CleanedGroup) -> bool:
         if self._segments.failure is not None or not self._segments.holds_side_by_side(group.replaced):
             return False
-        sizes_bytes = tuple(segment.size_bytes for segment in group.replaced)
-        return sizes_bytes == group.sizes_bytes and group.replaced[-1] is not self._segments.active
+        versions = tuple(segment.version for segment in group.replaced)
+        return versions == group.versions and group.replaced[-1] is not self._segments.active
 
     # What else happens to the log.
 

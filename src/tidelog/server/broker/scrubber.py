@@ -155,11 +155,7 @@ def cold_segments(partition: Partition) -> list[Segment]:
 def take_in(partition: Partition, scrub: SegmentScrub) -> bool:
     """Have readers refused what is damaged. Returns whether the segment still is what was looked through."""
     segment, segments = scrub.segment, partition.log.segments
-    if (
-        segment is segments.active
-        or segment.size_bytes != scrub.size_bytes
-        or not segments.holds_side_by_side([segment])
-    ):
+    if segment is segments.active or segment.version != scrub.version or not segments.holds_side_by_side([segment]):
         return False
     lost = {(one.start_offset, one.end_offset) for one in segment.damages if one.is_lost}
     segment.damages = tuple(one._replace(is_lost=(one.start_offset, one.end_offset) in lost) for one in scrub.damages)
