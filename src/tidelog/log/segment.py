@@ -320,8 +320,8 @@ class Segment:
         start = self.position_of(offset, cleaned_end_offset)
         stop = self.size_bytes if end_offset >= self.end_offset else self.position_of(end_offset)
         for damage in self.damages:
-            if damage.position <= start < damage.end_position:
-                raise DamagedRecordsError(self.path, damage)
+            if damage.position <= start < damage.end_position or damage.start_offset <= offset < damage.end_offset:
+                raise DamagedRecordsError(self.path, damage)  # it has no bytes where a whole segment is lost
             if start < damage.position < stop:
                 stop = damage.position
         if stop - start > size_bytes_max:
@@ -344,9 +344,12 @@ class Segment:
 
     def _on_rotten(self, position: int, start_offset: Offset | None, reason: str) -> None:
         """Whoever was served found something: nobody is served from there on until it is located. On any thread."""
-        if start_offset is None or self.is_retired or any(one.end_position > position for one in self.damages):
+        known = self.damages
+        if start_offset is None or self.is_retired or any(one.position <= position < one.end_position for one in known):
             return
-        self.damages = (*self.damages, Damage(position, self.size_bytes, start_offset, self.end_offset, reason))
+        end = next(((one.position, one.start_offset) for one in known if one.position > position), None)
+        end_position, end_offset = (self.size_bytes, self.end_offset) if end is None else end
+        self.damages = tuple(sorted((*known, Damage(position, end_position, start_offset, end_offset, reason))))
 
     def _cut(self, start: int, size_bytes_max: int, at_least_one: bool) -> int:
         limit = start + max(size_bytes_max, 0)
@@ -362,11 +365,11 @@ class Segment:
         Raises:
             CorruptLogError: the file ends before it.
         """
-        if position >= self.size_bytes:
-            return self.end_offset
         for damage in self.damages:
             if position == damage.position:
                 return damage.start_offset
+        if position >= self.size_bytes:
+            return self.end_offset
         data = read_place(self.file, position, _BASE_OFFSET.size)
         if len(data) < _BASE_OFFSET.size:
             raise CorruptLogError(f"{self.path}: it ends before the batch at position {position}")

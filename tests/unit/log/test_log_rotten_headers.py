@@ -12,7 +12,8 @@ from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import Offset
 from tidelog.log import Log, LogSlice
-from tidelog.log.damage import DamagedRecordsError
+from tidelog.log.damage import Damage, DamagedRecordsError
+from tidelog.log.scrub import SegmentScrub
 from tidelog.records import split_batches
 from tidelog.records._choose import kernel
 
@@ -122,3 +123,47 @@ def test_offsets_may_be_missing_below_the_mark_of_the_cleaner_alone() -> None:
     assert kernel.follow_offsets(gap, 0, 0, 20)[::4] == (len(gap), True)
     assert kernel.follow_offsets(gap, 0, 0, 19)[::4] == (second, False)
     assert kernel.follow_offsets(gap, len(gap) + 5, 7, 0) == (len(gap) + 5, 7, -1, -1, True)
+
+
+def test_rot_before_a_damage_that_is_known_is_remembered_as_well() -> None:
+    log = rotten(base_offset(16))
+    segment = log.segments.first
+    position, end_position = segment.position_of(300), segment.position_of(310)
+    known = Damage(position, end_position, Offset(300), Offset(310), "a checksum", is_located=True, is_lost=True)
+    segment.damages = (known,)
+    with pytest.raises(CorruptLogError):
+        read(log, 0).read_all()
+    assert segment.damages[1:] == (known,)
+    first = segment.damages[0]
+    assert (first.end_position, first.end_offset, first.is_located) == (position, 300, False)
+    assert first.start_offset in (160, 170)
+    assert read(log, 0).next_offset == first.start_offset
+    with pytest.raises(DamagedRecordsError, match="to 299 are damaged"):
+        read(log, 200)
+    assert read(log, 310).first_offset == 310
+
+
+def test_what_lay_in_a_lost_segment_is_refused_as_a_damage_once_it_is_located() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    for index in range(30):
+        append(log, *(f"{index}-{each}" for each in range(RECORDS)))
+        if index % 10 == 9:
+            log.roll(NOW_MS)
+    append(log, "active")
+    log.close()
+    for path in list(disk.files):
+        if "/00000000000000000100." in path:
+            del disk.files[path]
+    log = open_log(disk)
+    with pytest.raises(CorruptLogError):
+        read(log, 150)
+    scrub = SegmentScrub(disk, log.segments.first, log.lineage.clone(), cleaned_end_offset=Offset(0))
+    while scrub.step() is not None:
+        pass
+    log.segments.first.damages = scrub.damages
+    for offset in (100, 150, 199):
+        with pytest.raises(DamagedRecordsError, match="from offset 100 to 199 are damaged"):
+            read(log, offset)
+    assert read(log, 0).next_offset == 100
+    assert read(log, 200).first_offset == 200
