@@ -154,7 +154,7 @@ class DamageRepair:
             self._disk, segment, log.lineage.clone(), cleaned_end_offset=log.compaction.mark.end_offset
         )
         try:
-            while (size_bytes := await self._executor.run(scrub.step)) is not None:
+            while (size_bytes := await self._off_the_loop(scrub.step)) is not None:
                 self._notes.scrubbed_bytes += size_bytes
         finally:
             await self._executor.run(scrub.abandon)

@@ -28,6 +28,7 @@ from tidelog.metadata.configs.broker import LOG_SCRUBBER_IO_MAX_BYTES_PER_SECOND
 from tidelog.server.broker.broker import Broker
 from tidelog.server.replication.partition import Partition
 from tidelog.server.settings.in_force import SettingsInForce
+from tidelog.server.tasks import to_its_end
 
 logger = logging.getLogger("tidelog.server.scrubber")
 
@@ -102,7 +103,7 @@ class Scrubber:
         )
         started_ms, read_bytes = self._clock.now_ms(), 0
         try:
-            while (size_bytes := await self._executor.run(scrub.step)) is not None:
+            while (size_bytes := await to_its_end(self._executor.run(scrub.step))) is not None:
                 self._notes.scrubbed_bytes += size_bytes
                 read_bytes += size_bytes
                 rate = self._bytes_per_second
@@ -146,10 +147,10 @@ def next_cold_segment(partition: Partition, offset: Offset) -> Segment | None:
 
 def cold_segments(partition: Partition) -> list[Segment]:
     """All of them, by offset."""
-    found: list[Segment] = []
-    while (segment := next_cold_segment(partition, found[-1].end_offset if found else Offset(0))) is not None:
-        found.append(segment)
-    return found
+    log = partition.log
+    start_offset, end_offset = log.log_start_offset, min(partition.high_watermark, log.recovery_point)
+    closed = (segment for segment in log.segments if segment is not log.segments.active)
+    return [segment for segment in closed if start_offset < segment.end_offset <= end_offset]
 
 
 def take_in(partition: Partition, scrub: SegmentScrub) -> bool:

@@ -1,0 +1,191 @@
+"""The chore of repairs: what it survives, and what it leaves alone."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from support.fixtures.logs import NOW_MS, append, batches_of
+from support.fixtures.memory_disk import MemoryDisk
+from tidelog.base.errors import DiskError, KafkaError
+from tidelog.base.ids import (
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    PartitionIndex,
+    TopicId,
+    TopicPartition,
+)
+from tidelog.io.executor import InlineExecutor, ThreadExecutor
+from tidelog.log import Log, LogConfig
+from tidelog.log.segment import Segment
+from tidelog.metadata import PartitionImage
+from tidelog.replica import LeaderReplica, LogBounds, ReplicationSettings
+from tidelog.server.broker import damage_repair
+from tidelog.server.broker.broker import Broker
+from tidelog.server.broker.damage_repair import DamageRepair
+from tidelog.server.replication.damage_notes import DamageNotes
+from tidelog.server.replication.partition import Partition
+from tidelog.wire.primitives import ZERO_UUID
+
+SELF, OTHER, THIRD = BrokerId(1), BrokerId(2), BrokerId(3)
+FLIGHTS = TopicPartition("flights", PartitionIndex(0))
+BATCHES, RECORDS = 10, 10
+SEGMENTS = 3
+
+
+class FakeClock:
+    def now_ms(self) -> int:
+        return 0
+
+    def wall_ms(self) -> int:
+        return NOW_MS
+
+
+def make_log(disk: MemoryDisk, **settings: Any) -> Log:
+    """Closed segments of equal batches, and an active one."""
+    log = Log.open(
+        disk, "data/flights-0", FLIGHTS, LogConfig(**settings), topic_id=None, clean_shutdown=True, now_ms=NOW_MS
+    )
+    for segment in range(SEGMENTS):
+        for index in range(BATCHES):
+            append(log, *(f"{segment}-{index}-{each}" for each in range(RECORDS)))
+        log.roll(NOW_MS)
+    append(log, "active")
+    log.flush()
+    return log
+
+
+class World:
+    """A broker that leads a partition, of which others have replicas too, and the chore."""
+
+    broker_id = SELF
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, executor: Any = None, *, others: int = 1) -> None:
+        self.disk = MemoryDisk()
+        self.log = make_log(self.disk)
+        self.others = {BrokerId(2 + index): make_log(MemoryDisk()) for index in range(others)}
+        self.refusals: dict[tuple[BrokerId, int], KafkaError] = {}
+        self.on_fetch: Callable[[], None] = lambda: None
+        self.fetched: list[tuple[BrokerId, Offset]] = []
+        self.offline: list[DiskError] = []
+        self.read_errors = 0
+        self.notes = DamageNotes()
+        replicas = (SELF, *self.others)
+        self.state = PartitionImage(replicas, replicas, SELF, LeaderEpoch(0), PartitionEpoch(0))
+        self.replica = Partition(FLIGHTS, TopicId(ZERO_UUID), self.log)
+        end_offset = self.log.log_end_offset
+        bounds = LogBounds(self.log.log_start_offset, end_offset, end_offset)
+        alone = PartitionImage((SELF,), (SELF,), SELF, LeaderEpoch(0), PartitionEpoch(0))
+        self.replica.lead(
+            LeaderReplica(FLIGHTS, SELF, alone, bounds, self.log.lineage, settings=ReplicationSettings(), now_ms=0)
+        )
+        monkeypatch.setattr(damage_repair, "fetch_records", self.fetch)
+        self.repair = DamageRepair(
+            cast(Broker, self),
+            disk=self.disk,
+            clock=cast(Any, FakeClock()),
+            executor=InlineExecutor() if executor is None else executor,
+        )
+
+    # What the chore asks of a broker.
+
+    @property
+    def image(self) -> Any:
+        return SimpleNamespace(partition=lambda topic, index: self.state)
+
+    @property
+    def replication(self) -> Any:
+        active = dict.fromkeys(self.state.replicas, 0)
+        return SimpleNamespace(damage_notes=self.notes, active_brokers=active, peers=None)
+
+    @property
+    def failures(self) -> World:
+        return self
+
+    def partition(self, topic: str, index: int) -> Partition:
+        return self.replica
+
+    def replica_of(self, topic_partition: TopicPartition) -> Partition:
+        return self.replica
+
+    def on_disk_error(self, partition: Partition, error: DiskError) -> None:
+        self.offline.append(error)
+
+    def on_read_error(self, partition: Partition) -> None:
+        self.read_errors += 1
+
+    async def fetch(self, peers: Any, source: BrokerId, partition: Partition, offset: Offset) -> bytes:
+        self.fetched.append((source, offset))
+        self.on_fetch()
+        for (refusing, refused_offset), error in self.refusals.items():
+            if refusing == source and refused_offset <= offset < refused_offset + RECORDS:
+                raise error
+        other = self.others[source]
+        return other.read(offset, size_bytes_max=300, end_offset=other.log_end_offset).read_all()
+
+    # What a test does.
+
+    def segments(self) -> list[Segment]:
+        return list(self.log.segments)
+
+    def rot(self, offset: int) -> Segment:
+        """A record of the batch with this offset."""
+        segment = self.log.segments.overlapping(offset, offset + 1)[0]
+        position = segment.position_of(offset)
+        self.disk.files[segment.path].data[position + 70] ^= 1
+        return segment
+
+    def see_to(self) -> None:
+        """Look through all, and repair."""
+        self.replica.is_suspect = True
+        asyncio.run(self.repair.see_to(self.replica))
+
+    def leftovers(self) -> list[str]:
+        return [name for name in self.disk.list("data/flights-0") if name.endswith((".cleaned", ".swap", ".deleted"))]
+
+
+def test_what_rotted_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    before = batches_of(world.log)
+    world.rot(130)
+    world.see_to()
+    assert batches_of(world.log) == before
+    assert (world.notes.repaired, world.notes.open_count) == (1, 0)
+    assert world.leftovers() == []
+
+
+def test_a_node_that_stops_in_the_midst_of_a_step_tells_of_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = ThreadExecutor()
+    world = World(monkeypatch, executor)
+    world.rot(130)
+    is_reading, may_go_on = threading.Event(), threading.Event()
+    open_file = world.disk.open
+
+    def slow_open(path: str, *, create: bool = False) -> Any:
+        is_reading.set()
+        may_go_on.wait(10)
+        return open_file(path, create=create)
+
+    async def story() -> None:
+        world.replica.is_suspect = True
+        monkeypatch.setattr(world.disk, "open", slow_open)
+        job = asyncio.ensure_future(world.repair.see_to(world.replica))
+        await asyncio.get_running_loop().run_in_executor(None, is_reading.wait, 10)
+        job.cancel()
+        await asyncio.wait([job], timeout=0.1)
+        may_go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await job
+
+    try:
+        asyncio.run(story())
+    finally:
+        may_go_on.set()
+        executor.close()
