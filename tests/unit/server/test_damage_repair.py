@@ -161,6 +161,59 @@ def test_what_rotted_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
     assert world.leftovers() == []
 
 
+def test_a_segment_that_retention_deletes_meanwhile_takes_nothing_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.rot(30)
+    world.rot(130)
+
+    def delete() -> None:
+        world.log.advance_log_start_offset(Offset(200))
+        world.log.delete_segments_before(Offset(200))
+        world.log.segments.remove_deleted_files()
+
+    world.on_fetch = delete
+    world.see_to()
+    assert (world.offline, world.read_errors) == ([], 0)
+    assert world.notes.open_count == 0
+    assert world.leftovers() == []
+
+
+def test_a_place_that_cannot_be_read_takes_nothing_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    segment = world.rot(130)
+    world.disk.broken.add(segment.path)
+    world.see_to()
+    assert world.offline == []
+    assert world.read_errors == 1
+    world.disk.broken.clear()
+    world.see_to()
+    assert world.notes.repaired == 1
+
+
+def test_what_was_deleted_since_is_counted_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The advice for what is lost is to delete it; the alert is to end then, though the segment is still there."""
+    world = World(monkeypatch, others=0)
+    world.rot(130)
+    world.see_to()
+    assert world.notes.lost_count == 1
+    world.log.advance_log_start_offset(Offset(140))
+    world.see_to()
+    assert world.notes.open_count == 0
+
+
+def test_a_full_disk_keeps_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.rot(130)
+    world.disk.free_write_bytes = 100
+    world.see_to()
+    assert world.log.segments.failure is None
+    assert world.leftovers() == []
+    assert world.notes.open_count == 1
+    world.disk.free_write_bytes = None
+    world.see_to()
+    assert world.notes.repaired == 1
+
+
 def test_a_node_that_stops_in_the_midst_of_a_step_tells_of_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     executor = ThreadExecutor()
     world = World(monkeypatch, executor)

@@ -34,6 +34,7 @@ from tidelog.server.broker.broker import Broker
 from tidelog.server.broker.scrubber import cold_segments, is_ours, take_in
 from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.record_fetch import fetch_records
+from tidelog.server.storage.disk_health import is_passing
 from tidelog.server.tasks import to_its_end
 
 logger = logging.getLogger("tidelog.server.scrubber")
@@ -101,16 +102,33 @@ class DamageRepair:
                 self._notes.set_open(partition.topic_partition, ())
             return
         async with partition.rewrite_lock:
+            log = partition.log
             try:
-                for segment in await self._suspected(partition):
-                    await self._see_to_segment(partition, segment)
+                segments = await self._suspected(partition)
             except DiskError as error:
-                logger.error("%s: not repaired, and tried again every minute: %s", partition.topic_partition, error)
+                segments = []
                 self._broker.failures.on_disk_error(partition, error)
-        left = tuple(damage for segment in partition.log.segments for damage in segment.damages)
+            for segment in segments:
+                if is_ours(self._broker, partition) and log.segments.holds_side_by_side([segment]):
+                    try:
+                        await self._see_to_segment(partition, segment)
+                    except DiskError as error:
+                        if not segment.is_retired and partition.log is log:  # else it was deleted: nobody's fault
+                            self._on_refused(partition, error)
+        log_start_offset = partition.log.log_start_offset
+        every = (damage for segment in partition.log.segments for damage in segment.damages)
+        left = tuple(damage for damage in every if damage.end_offset > log_start_offset)
         self._notes.set_open(partition.topic_partition, left)
         if (left or partition.is_suspect) and is_ours(self._broker, partition):
             self._retried[partition] = self._clock.now_ms() + RETRY_MS
+
+    def _on_refused(self, partition: Partition, error: DiskError) -> None:
+        """The log is as it was, unless it says that it failed: what is right in it is served on."""
+        logger.error("%s: damaged records are not repaired: %s", partition.topic_partition, error)
+        if partition.log.segments.failure is not None or is_passing(error):
+            self._broker.failures.on_disk_error(partition, error)
+        elif is_ours(self._broker, partition):
+            self._broker.failures.on_read_error(partition)
 
     async def _suspected(self, partition: Partition) -> list[Segment]:
         """The segments to look at: those that are known to be damaged; else, where a reader failed, all."""
