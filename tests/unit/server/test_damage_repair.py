@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -212,6 +213,19 @@ def test_a_full_disk_keeps_what_is_there(monkeypatch: pytest.MonkeyPatch) -> Non
     world.disk.free_write_bytes = None
     world.see_to()
     assert world.notes.repaired == 1
+
+
+def test_a_name_that_cannot_be_synced_leaves_nothing_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is announced takes the place of the segment at the next start, whatever that is by then."""
+    world = World(monkeypatch)
+    world.rot(130)
+
+    def refuse() -> None:
+        raise DiskError("data/flights-0", "refused to sync", errno=errno.EIO)
+
+    monkeypatch.setattr(type(world.log.compaction), "sync_names", lambda self: refuse())
+    world.see_to()
+    assert world.leftovers() == []
 
 
 def test_a_node_that_stops_in_the_midst_of_a_step_tells_of_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,10 @@ class Cleaner:
         started_ms = self._clock.now_ms()
         try:
             async with partition.rewrite_lock:
-                is_done = await self._work_through(partition, job, settings)
+                try:
+                    is_done = await self._work_through(partition, job, settings)
+                finally:  # before another may write files of the same names
+                    await to_its_end(self._clear_up(partition, job))
         except CorruptLogError as error:
             logger.error(
                 "%s is not compacted any more, its records stay as they are: %s", partition.topic_partition, error
@@ -139,11 +142,12 @@ class Cleaner:
         else:
             if is_done:
                 await self._on_done(partition, job, dirty, self._clock.now_ms() - started_ms)
-        finally:
-            await self._executor.run(job.abandon)
-            async with partition.log_lock:
-                self._withdraw(partition)
         return True
+
+    async def _clear_up(self, partition: Partition, job: LogCleaner) -> None:
+        await self._executor.run(job.abandon)
+        async with partition.log_lock:
+            self._withdraw(partition)
 
     # Which log.
 

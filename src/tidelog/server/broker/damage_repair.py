@@ -26,6 +26,7 @@ from typing import TypeVar
 from tidelog.base.errors import Code, CorruptLogError, DiskError, KafkaError, NetworkError, TidelogError
 from tidelog.base.ids import BrokerId, TopicPartition
 from tidelog.base.ports import Buffer, Clock, Disk, Executor
+from tidelog.log import Log
 from tidelog.log.damage import Damage
 from tidelog.log.scrub import SegmentScrub
 from tidelog.log.segment import Segment
@@ -291,6 +292,16 @@ class DamageRepair:
             raise _NotThereError(str(error)) from None
         finally:
             await self._off_the_loop(rebuild.abandon)
+            async with partition.log_lock:
+                self._withdraw(partition, log)
+
+    def _withdraw(self, partition: Partition, log: Log) -> None:
+        """What was announced and is not complete would take its place at the next start, whatever is there by then."""
+        try:
+            log.compaction.withdraw()
+        except DiskError as error:
+            if partition.log is log:
+                self._broker.failures.on_disk_error(partition, error)
 
     async def _fill(self, partition: Partition, rebuild: SegmentRebuild, source: BrokerId) -> None:
         while not rebuild.is_filled:
