@@ -4,6 +4,8 @@
                         │         ╎               │
     the new one     [ copied ][ fetched ][     copied      ]     its indexes are built as it is written
 
+A damage that nobody can repair stays in it as it is, so that another one in the same segment is repaired all the same.
+
 The new one takes the place of the old as that of a compaction does (compaction/cleaner_swap.py): a stop at any moment
 leaves one of the two. So nothing is overwritten before all that takes its place is known, whole, checked and synced;
 and a replica that is repaired is never shorter than it was, and leaves no ISR.
@@ -38,7 +40,8 @@ from tidelog.records.lineage import LeaderEpochLineage
 
 class SegmentRebuild:
     """See the module. On another thread than the log's, one call at a time: for each damage, in order, `copy` until it
-    says that nothing is left, `fill` with what was fetched until `is_filled`; then `copy` again, and `finish`.
+    says that nothing is left, then `fill` with what was fetched until `is_filled`, or `keep` until nothing is left;
+    then `copy` again, and `finish`.
 
     Args:
         disk: where the log lies.
@@ -51,8 +54,14 @@ class SegmentRebuild:
         aborted: the aborted transactions of the segment.
         now_ms: since 1970.
 
+    Raises:
+        CorruptIndexError: its aborted transactions are not known.
+        DiskError: the disk refused.
+
     Attributes:
         next_offset: what is to be fetched next, while a damage is to be filled.
+        is_filled: whether all of the damage that `copy` came to was fetched.
+        kept: the damages that the new segment has.
         end_offset_mark: to where the mark is to move, as offsets are missing that were not before; 0 for nowhere.
     """
 
@@ -75,7 +84,8 @@ class SegmentRebuild:
         self._size_bytes = segment.size_bytes
         self._damages = list(damages)
         self._mark = mark
-        self._aborted = aborted
+        self._aborted = aborted.read(disk)
+        self.kept: tuple[Damage, ...] = ()
         cleaned_end_offset = segment.end_offset if config.is_compacted else mark.end_offset
         self._continuity = Continuity(
             segment.base_offset,
@@ -89,15 +99,11 @@ class SegmentRebuild:
         self._position = 0
         self._work: Generator[None, None, None] | None = None
         self.end_offset_mark = Offset(0)
+        self.is_filled = True
 
     @property
     def next_offset(self) -> Offset:
         return self._continuity.next_offset
-
-    @property
-    def is_filled(self) -> bool:
-        """Whether all of the damage that is reached was fetched."""
-        return not self._damages or self.next_offset >= self._damages[0].end_offset
 
     def copy(self) -> bool:
         """Copy a piece of what is right. Returns whether there is more, up to the next damage or the end.
@@ -110,6 +116,7 @@ class SegmentRebuild:
             self._work = self._copy(self._damages[0].position if self._damages else self._size_bytes)
         if next(self._work, self) is self:
             self._work = None
+            self.is_filled = not self._damages
             return False
         return True
 
@@ -166,8 +173,36 @@ class SegmentRebuild:
             raise CorruptLogError(str(error)) from None
         if self.next_offset == before_all:
             raise CorruptLogError(f"there is no batch from offset {self.next_offset} on")
-        if self.is_filled:
+        if self.next_offset >= damage.end_offset:
             self._position = self._damages.pop(0).end_position
+            self.is_filled = True
+
+    def keep(self) -> bool:
+        """Copy a piece of a damage, none of which was filled, as it is. Returns whether there is more of it.
+
+        Raises:
+            CorruptLogError: the file is shorter than it was.
+            DiskError: the disk refused.
+        """
+        damage = self._damages[0]
+        left = damage.end_position - self._position
+        if not left:
+            end = self._new.size_bytes
+            self.kept = (*self.kept, damage._replace(position=end - damage.size_bytes, end_position=end))
+            self._continuity.next_offset = damage.end_offset
+            del self._damages[0]
+            return False
+        file = self._disk.open(self._segment.path)
+        try:
+            data = file.read_at(self._position, min(left, STEP_WEIGHT))
+        finally:
+            file.close()
+        if not data:
+            raise CorruptLogError(f"{self._segment.path}: it ends at position {self._position}")
+        self._new.file.append(data)
+        self._new.size_bytes += len(data)
+        self._position += len(data)
+        return True
 
     def _pass_over(self, damage: Damage) -> None:
         """The other replica has nothing more below the end of the damage."""
@@ -192,16 +227,17 @@ class SegmentRebuild:
         """All is written: complete and sync the new segment.
 
         Raises:
-            CorruptLogError: it lacks something, or its aborted transactions are not known.
+            CorruptLogError: it lacks something.
             DiskError: the disk refused.
         """
         try:
             self._continuity.check_end(self._position)
         except BatchFaultError as fault:
             raise CorruptLogError(f"{self._segment.path}: {fault.reason}") from None
-        for entry in self._aborted.read(self._disk):
+        for entry in self._aborted:
             self._new.indexes.transactions.note(entry)
         self._new.end_offset = self._segment.end_offset
+        self._new.damages = self.kept
         self._new.indexes.finish()
         self._new.sync(with_indexes=True)
         self._new.release()

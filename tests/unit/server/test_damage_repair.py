@@ -13,7 +13,7 @@ import pytest
 
 from support.fixtures.logs import NOW_MS, append, batches_of
 from support.fixtures.memory_disk import MemoryDisk
-from tidelog.base.errors import DiskError, KafkaError
+from tidelog.base.errors import Code, DiskError, KafkaError, refusal
 from tidelog.base.ids import (
     BrokerId,
     LeaderEpoch,
@@ -25,6 +25,7 @@ from tidelog.base.ids import (
 )
 from tidelog.io.executor import InlineExecutor, ThreadExecutor
 from tidelog.log import Log, LogConfig
+from tidelog.log.damage import DamagedRecordsError
 from tidelog.log.segment import Segment
 from tidelog.metadata import PartitionImage
 from tidelog.replica import LeaderReplica, LogBounds, ReplicationSettings
@@ -228,6 +229,22 @@ def test_a_name_that_cannot_be_synced_leaves_nothing_announced(monkeypatch: pyte
     assert world.leftovers() == []
 
 
+def test_what_rots_here_meanwhile_is_not_taken_for_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    before = batches_of(world.log)
+    world.rot(130)
+
+    def rot_more() -> None:
+        if len(world.fetched) == 1:
+            world.rot(150)
+
+    world.on_fetch = rot_more
+    world.see_to()
+    assert world.notes.lost_count == 0
+    world.see_to()
+    assert batches_of(world.log) == before
+
+
 def test_a_node_that_stops_in_the_midst_of_a_step_tells_of_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     executor = ThreadExecutor()
     world = World(monkeypatch, executor)
@@ -256,3 +273,79 @@ def test_a_node_that_stops_in_the_midst_of_a_step_tells_of_no_bug(monkeypatch: p
     finally:
         may_go_on.set()
         executor.close()
+
+
+def refused(code: Code) -> KafkaError:
+    return refusal(code, "refused")
+
+
+def test_two_damages_of_a_segment_come_from_two_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, others=2)
+    before = batches_of(world.log)
+    world.rot(130)
+    world.rot(170)
+    world.refusals = {(OTHER, 130): refused(Code.KAFKA_STORAGE_ERROR), (THIRD, 170): refused(Code.KAFKA_STORAGE_ERROR)}
+    world.see_to()
+    assert batches_of(world.log) == before
+    assert (world.notes.repaired, world.notes.open_count) == (2, 0)
+
+
+def test_a_damage_that_is_lost_keeps_no_other_from_being_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    before = {header.base_offset: data for header, data in batches_of(world.log)}
+    world.rot(130)
+    world.rot(170)
+    world.refusals = {(OTHER, 130): refused(Code.KAFKA_STORAGE_ERROR)}
+    world.see_to()
+    assert (world.notes.repaired, world.notes.open_count, world.notes.lost_count) == (1, 1, 1)
+    (damage,) = world.segments()[1].damages
+    assert (damage.start_offset, damage.end_offset, damage.is_lost) == (130, 140, True)
+    for offset in (0, 100, 140, 170, 290):
+        data = world.log.read(Offset(offset), size_bytes_max=1, end_offset=Offset(300)).read_all()
+        assert data == before[offset]
+    with pytest.raises(DamagedRecordsError):
+        world.log.read(Offset(135), size_bytes_max=1, end_offset=Offset(300))
+    again = Log.open(
+        world.disk, "data/flights-0", FLIGHTS, LogConfig(), topic_id=None, clean_shutdown=True, now_ms=NOW_MS
+    )
+    assert again.log_end_offset == world.log.log_end_offset
+    world.refusals = {}
+    world.see_to()
+    assert {header.base_offset: data for header, data in batches_of(world.log)} == before
+
+
+def test_what_a_replica_has_wrong_is_asked_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, others=2)
+    before = batches_of(world.log)
+    world.rot(130)
+    other = world.others[OTHER]
+    segment = other.segments.overlapping(130, 131)[0]
+    segment.file.write_at(segment.position_of(130) + 75, b"?")
+    world.see_to()
+    assert batches_of(world.log) == before
+    assert [source for source, _ in world.fetched][-1] == THIRD
+
+
+def test_what_the_others_answered_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(monkeypatch)
+    world.rot(130)
+    world.refusals = {(OTHER, 130): refused(Code.NOT_LEADER_OR_FOLLOWER)}
+    world.see_to()
+    world.see_to()
+    told = [line for line in caplog.messages if "damaged records are not repaired yet" in line]
+    assert len(told) == 1
+    assert "offsets 130 to 139" in told[0]
+    assert "broker 2: refused" in told[0]
+    assert world.notes.lost_count == 0
+
+
+def test_nothing_is_written_while_nobody_has_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.rot(130)
+    world.refusals = {(OTHER, 130): refused(Code.CORRUPT_MESSAGE)}
+    before = world.disk.append_count
+    world.see_to()
+    assert world.notes.lost_count == 1
+    assert world.disk.append_count == before

@@ -19,15 +19,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from tidelog.base.errors import Code, CorruptLogError, DiskError, KafkaError, NetworkError, TidelogError
-from tidelog.base.ids import BrokerId, TopicPartition
+from tidelog.base.ids import BrokerId, Offset, TopicPartition
 from tidelog.base.ports import Buffer, Clock, Disk, Executor
 from tidelog.log import Log
 from tidelog.log.damage import Damage
+from tidelog.log.files.index_file import CorruptIndexError
 from tidelog.log.scrub import SegmentScrub
 from tidelog.log.segment import Segment
 from tidelog.log.segment_rebuild import SegmentRebuild
@@ -48,7 +49,21 @@ DAMAGED_THERE_TOO = frozenset((Code.KAFKA_STORAGE_ERROR, Code.CORRUPT_MESSAGE, C
 
 
 class _NotThereError(TidelogError):
-    """A replica has not what is damaged here, and said so."""
+    """A replica has not what is damaged here, or not all of it."""
+
+    def __init__(self, start_offset: Offset, source: BrokerId) -> None:
+        super().__init__(f"broker {source} has not what is damaged from offset {start_offset} on")
+        self.start_offset = start_offset
+        self.source = source
+
+
+class _Asked(NamedTuple):
+    """Who has a damaged stretch: a replica that serves its beginning, or none, and what they answered."""
+
+    source: BrokerId | None
+    is_lost: bool
+    """All others answered, and none has it."""
+    answers: str
 
 
 def _has_new(partition: Partition) -> bool:
@@ -66,6 +81,7 @@ class DamageRepair:
         self._clock = clock
         self._executor = executor
         self._retried: dict[Partition, int] = {}  # when
+        self._said: dict[tuple[TopicPartition, Offset], _Asked] = {}  # of what is not repaired
         self._not_before: dict[TopicPartition, int] = {}  # whoever cannot read there asks again and again
 
     async def run(self) -> None:
@@ -120,6 +136,9 @@ class DamageRepair:
         every = (damage for segment in partition.log.segments for damage in segment.damages)
         left = tuple(damage for damage in every if damage.end_offset > log_start_offset)
         self._notes.set_open(partition.topic_partition, left)
+        open_ = {(partition.topic_partition, damage.start_offset) for damage in left}
+        for said in [one for one in self._said if one[0] == partition.topic_partition and one not in open_]:
+            del self._said[said]
         if (left or partition.is_suspect) and is_ours(self._broker, partition):
             self._retried[partition] = self._clock.now_ms() + RETRY_MS
 
@@ -147,9 +166,8 @@ class DamageRepair:
         return found
 
     async def _see_to_segment(self, partition: Partition, segment: Segment) -> None:
-        if not segment.has_index_fault and not (
-            segment.damages and all(damage.is_located for damage in segment.damages)
-        ):
+        is_known = segment.has_index_fault or bool(segment.damages)
+        if not is_known or not all(damage.is_located for damage in segment.damages):
             await self._locate(partition, segment)
         damages = tuple(one for one in segment.damages if one.end_offset > partition.log.log_start_offset)
         if not damages and not segment.has_index_fault:
@@ -192,69 +210,114 @@ class DamageRepair:
         active = self._broker.replication.active_brokers
         return [one for one in dict.fromkeys(ranked) if one != self._broker.broker_id and one in active]
 
-    async def _repair(self, partition: Partition, segment: Segment, damages: tuple[Damage, ...]) -> None:
+    async def _ask(self, partition: Partition, damage: Damage, wrong: Container[tuple[Offset, BrokerId]]) -> _Asked:
+        """Look for a replica that serves the beginning of a damaged stretch.
+
+        Args:
+            wrong: what was served did not fit, by where the damage starts and whose it was.
+        """
         state = self._broker.image.partition(*partition.topic_partition)
-        others = set() if state is None else {*state.replicas} - {self._broker.broker_id}
-        refused: dict[BrokerId, str] = {}
-        sources = self._sources(partition) if damages else [self._broker.broker_id]
-        for source in sources:
-            try:
-                if await self._rebuild(partition, segment, source):
-                    self._on_repaired(partition, segment, damages, source)
-                    return
-            except _NotThereError as error:
-                others.discard(source)
-                refused[source] = str(error)
-            except (NetworkError, KafkaError) as error:
-                refused[source] = str(error)
-            if not is_ours(self._broker, partition) or not partition.log.segments.holds_side_by_side([segment]):
+        silent = set() if state is None else {*state.replicas} - {self._broker.broker_id}
+        answers: list[str] = []
+        for source in self._sources(partition):
+            answer = "what it has does not fit"
+            if (damage.start_offset, source) not in wrong:
+                try:
+                    await self._fetch(partition, source, damage.start_offset)
+                except (NetworkError, KafkaError) as error:
+                    if isinstance(error, NetworkError) or error.code not in DAMAGED_THERE_TOO:
+                        answers.append(f"broker {source}: {error}")
+                        continue
+                    answer = str(error)
+                else:
+                    return _Asked(source, is_lost=False, answers="")
+            silent.discard(source)
+            answers.append(f"broker {source}: {answer}")
+        return _Asked(None, state is not None and not silent, "; ".join(answers) or "there is no other")
+
+    async def _repair(self, partition: Partition, segment: Segment, damages: tuple[Damage, ...]) -> None:
+        log = partition.log
+        wrong: set[tuple[Offset, BrokerId]] = set()
+        while True:
+            asked = {damage: await self._ask(partition, damage, wrong) for damage in damages}
+            if not is_ours(self._broker, partition) or not log.segments.holds_side_by_side([segment]):
                 return
-        is_lost = state is not None and not others
-        if damages and any(one.is_lost != is_lost or one not in segment.damages for one in damages):
-            self._say_not_repaired(partition, damages, refused, is_lost=is_lost)
-        segment.damages = tuple(one._replace(is_lost=is_lost) for one in segment.damages)
+            if not segment.has_index_fault and all(one.source is None for one in asked.values()):
+                break
+            try:
+                rebuilt = await self._rebuild(partition, segment, asked)
+            except _NotThereError as error:
+                wrong.add((error.start_offset, error.source))
+            except CorruptIndexError as error:
+                self._say_not_repaired(partition, {damage: _Asked(None, False, str(error)) for damage in damages})
+                return
+            except CorruptLogError as error:  # it rotted further
+                logger.warning("%s: looked through once more: %s", partition.topic_partition, error)
+                await self._locate(partition, segment)
+                return
+            except (NetworkError, KafkaError) as error:
+                self._say_not_repaired(partition, {damage: _Asked(None, False, str(error)) for damage in damages})
+                return
+            else:
+                if rebuilt is None:
+                    return
+                self._say_repaired(partition, segment, asked)
+                segment = rebuilt
+                break
+        left = {damage: one for damage, one in asked.items() if one.source is None}
+        self._say_not_repaired(partition, left)
+        lost = {damage.start_offset for damage, one in left.items() if one.is_lost}
+        segment.damages = tuple(one._replace(is_lost=one.start_offset in lost) for one in segment.damages)
 
-    def _say_not_repaired(
-        self, partition: Partition, damages: tuple[Damage, ...], refused: dict[BrokerId, str], *, is_lost: bool
-    ) -> None:
-        reasons = "; ".join(f"broker {source}: {reason}" for source, reason in refused.items()) or "there is no other"
-        what = ", ".join(f"{one.start_offset} to {one.end_offset - 1}" for one in damages)
-        if is_lost:
-            logger.error(
-                "%s: DAMAGED RECORDS ARE LOST, offsets %s: no other replica has them. Readers there get "
-                "CORRUPT_MESSAGE, and nothing is deleted. To have readers pass over them, seek or commit behind them; "
-                "to remove them, delete records up to there. (%s)",
-                *(partition.topic_partition, what, reasons),
-            )
-        else:
-            logger.warning(
-                "%s: damaged records are not repaired yet, offsets %s; tried again every minute: %s",
-                *(partition.topic_partition, what, reasons),
-            )
+    def _say_not_repaired(self, partition: Partition, left: dict[Damage, _Asked]) -> None:
+        """Once, until the answers are others."""
+        topic_partition = partition.topic_partition
+        for damage, one in left.items():
+            if self._said.get((topic_partition, damage.start_offset)) == one:
+                continue
+            self._said[topic_partition, damage.start_offset] = one
+            if one.is_lost:
+                logger.error(
+                    "%s: DAMAGED RECORDS ARE LOST, offsets %d to %d: no other replica has them. Readers there get "
+                    "CORRUPT_MESSAGE, and nothing is deleted. To have readers pass over them, seek or commit behind "
+                    "them; to remove them, delete records up to there. (%s)",
+                    *(topic_partition, damage.start_offset, damage.end_offset - 1, one.answers),
+                )
+            else:
+                logger.warning(
+                    "%s: damaged records are not repaired yet, offsets %d to %d; tried again every minute: %s",
+                    *(topic_partition, damage.start_offset, damage.end_offset - 1, one.answers),
+                )
 
-    def _on_repaired(
-        self, partition: Partition, segment: Segment, damages: tuple[Damage, ...], source: BrokerId
-    ) -> None:
-        self._notes.repaired += len(damages)
-        if not damages:
+    def _say_repaired(self, partition: Partition, segment: Segment, asked: dict[Damage, _Asked]) -> None:
+        if segment.has_index_fault:
             logger.warning("%s: the indexes of %s are built anew", partition.topic_partition, segment.path)
-        for damage in damages:
-            logger.warning(
-                "%s: the damaged records are repaired, offsets %d to %d: broker %d had them",
-                *(partition.topic_partition, damage.start_offset, damage.end_offset - 1, source),
-            )
+        for damage, one in asked.items():
+            if one.source is not None:
+                self._notes.repaired += 1
+                logger.warning(
+                    "%s: the damaged records are repaired, offsets %d to %d: broker %d had them",
+                    *(partition.topic_partition, damage.start_offset, damage.end_offset - 1, one.source),
+                )
 
     # How.
 
-    async def _rebuild(self, partition: Partition, segment: Segment, source: BrokerId) -> bool:
-        """Write the segment anew. Returns whether it is; not if the log changed meanwhile.
+    async def _rebuild(self, partition: Partition, segment: Segment, asked: Mapping[Damage, _Asked]) -> Segment | None:
+        """Write the segment anew. A damage that nobody can repair stays as it is.
+
+        Returns:
+            The new one; None if the log changed meanwhile, or is damaged at places that are not looked at yet.
 
         Raises:
             _NotThereError: the source has not what is damaged here.
             NetworkError, KafkaError: it cannot be asked now.
+            CorruptIndexError: the aborted transactions of the segment are not known.
+            CorruptLogError: the segment rotted further.
             DiskError: the disk refused.
         """
         log, damages = partition.log, segment.damages
+        if not all(damage.is_located for damage in damages):
+            return None
         rebuild = await self._off_the_loop(
             partial(
                 SegmentRebuild,
@@ -270,26 +333,29 @@ class DamageRepair:
             )
         )
         try:
-            for _ in damages:
+            for damage in damages:
                 while await self._off_the_loop(rebuild.copy):
                     pass
-                await self._fill(partition, rebuild, source)
+                source = asked[damage].source if damage in asked else None
+                if source is not None:
+                    await self._fill(partition, rebuild, damage, source)
+                else:
+                    while await self._off_the_loop(rebuild.keep):
+                        pass
             while await self._off_the_loop(rebuild.copy):
                 pass
             group = await self._off_the_loop(rebuild.finish)
             async with partition.log_lock:
                 if not is_ours(self._broker, partition) or partition.log is not log:
-                    return False
+                    return None
                 if not log.compaction.announce(group, rebuild.end_offset_mark):
-                    return False
+                    return None
                 await self._off_the_loop(log.compaction.sync_names)
                 if not is_ours(self._broker, partition) or not log.compaction.complete(group):
-                    return False
+                    return None
                 await self._off_the_loop(log.compaction.sync_names)
                 await self._off_the_loop(log.segments.remove_deleted_files)
-            return True
-        except CorruptLogError as error:
-            raise _NotThereError(str(error)) from None
+            return group.cleaned
         finally:
             await self._off_the_loop(rebuild.abandon)
             async with partition.log_lock:
@@ -303,23 +369,25 @@ class DamageRepair:
             if partition.log is log:
                 self._broker.failures.on_disk_error(partition, error)
 
-    async def _fill(self, partition: Partition, rebuild: SegmentRebuild, source: BrokerId) -> None:
+    async def _fill(self, partition: Partition, rebuild: SegmentRebuild, damage: Damage, source: BrokerId) -> None:
         while not rebuild.is_filled:
             try:
-                records = await self._fetch(partition, rebuild, source)
+                records = await self._fetch(partition, source, rebuild.next_offset)
+                await self._off_the_loop(partial(rebuild.fill, records))
+            except CorruptLogError:
+                raise _NotThereError(damage.start_offset, source) from None
             except KafkaError as error:
                 if error.code in DAMAGED_THERE_TOO:
-                    raise _NotThereError(str(error)) from None
+                    raise _NotThereError(damage.start_offset, source) from None
                 raise
-            await self._off_the_loop(partial(rebuild.fill, records))
 
-    async def _fetch(self, partition: Partition, rebuild: SegmentRebuild, source: BrokerId) -> Buffer:
+    async def _fetch(self, partition: Partition, source: BrokerId, offset: Offset) -> Buffer:
         """Again, once, where there is no answer: who finds damage while it answers has to close the connection."""
         peers = self._broker.replication.peers
         try:
-            return await fetch_records(peers, source, partition, rebuild.next_offset)
+            return await fetch_records(peers, source, partition, offset)
         except NetworkError:
-            return await fetch_records(peers, source, partition, rebuild.next_offset)
+            return await fetch_records(peers, source, partition, offset)
 
     async def _off_the_loop(self, work: Callable[[], T]) -> T:
         """Run work on a thread. Cancelled, this waits for the end of it: nobody is to come in between."""
