@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from tidelog.base.errors import CorruptLogError, DiskError, MalformedBatchError
+from tidelog.base.errors import CorruptLogError, DiskError, MalformedBatchError, TidelogError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Buffer, Disk
-from tidelog.log.compaction.cleaner import CleanedGroup
+from tidelog.log.compaction.cleaner import SEGMENT_SIZE_BYTES_MAX, CleanedGroup
 from tidelog.log.compaction.cleaner_mark import CleanedMark
 from tidelog.log.config import LogConfig
 from tidelog.log.continuity import BatchFaultError, Continuity, check_batch_crc, whole_batches
@@ -36,6 +36,10 @@ from tidelog.log.segment import Segment
 from tidelog.records import split_whole_batches
 from tidelog.records.batch import BatchHeader
 from tidelog.records.lineage import LeaderEpochLineage
+
+
+class SegmentFullError(TidelogError):
+    """What is missing does not fit into the segment, as where one behind it is lost."""
 
 
 class SegmentRebuild:
@@ -148,6 +152,7 @@ class SegmentRebuild:
 
         Raises:
             CorruptLogError: it does not fit.
+            SegmentFullError: the segment would become larger than one may be.
             DiskError: the disk refused.
         """
         damage = self._damages[0]
@@ -217,11 +222,14 @@ class SegmentRebuild:
         self._continuity.next_offset = damage.end_offset
 
     def _check(self, position: int, header: BatchHeader, window: bytes, at: int) -> None:
+        new = self._new
         self._continuity.check(position, header)
+        if new.size_bytes + header.size_bytes > SEGMENT_SIZE_BYTES_MAX or header.last_offset > new.offset_max:
+            raise SegmentFullError(f"{self._segment.path} has no room for offset {header.last_offset}")
         check_batch_crc(position, header, window, at)
         self._continuity.take_in(header)
-        self._new.indexes.note_header(self._new.size_bytes, header)
-        self._new.size_bytes += header.size_bytes
+        new.indexes.note_header(new.size_bytes, header)
+        new.size_bytes += header.size_bytes
 
     def finish(self) -> CleanedGroup:
         """All is written: complete and sync the new segment.

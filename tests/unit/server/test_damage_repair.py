@@ -24,7 +24,7 @@ from tidelog.base.ids import (
     TopicPartition,
 )
 from tidelog.io.executor import InlineExecutor, ThreadExecutor
-from tidelog.log import Log, LogConfig
+from tidelog.log import Log, LogConfig, segment_rebuild
 from tidelog.log.damage import DamagedRecordsError
 from tidelog.log.segment import Segment
 from tidelog.metadata import PartitionImage
@@ -64,14 +64,26 @@ def make_log(disk: MemoryDisk, **settings: Any) -> Log:
     return log
 
 
+def open_again(disk: MemoryDisk) -> Log:
+    return Log.open(disk, "data/flights-0", FLIGHTS, LogConfig(), topic_id=None, clean_shutdown=True, now_ms=NOW_MS)
+
+
 class World:
     """A broker that leads a partition, of which others have replicas too, and the chore."""
 
     broker_id = SELF
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, executor: Any = None, *, others: int = 1) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, executor: Any = None, *, others: int = 1, lost: int | None = None
+    ) -> None:
+        """`lost`: the segment that starts there is gone."""
         self.disk = MemoryDisk()
         self.log = make_log(self.disk)
+        if lost is not None:
+            self.log.close()
+            for path in [path for path in self.disk.files if f"/{lost:020}." in path]:
+                del self.disk.files[path]
+            self.log = open_again(self.disk)
         self.others = {BrokerId(2 + index): make_log(MemoryDisk()) for index in range(others)}
         self.refusals: dict[tuple[BrokerId, int], KafkaError] = {}
         self.on_fetch: Callable[[], None] = lambda: None
@@ -305,9 +317,7 @@ def test_a_damage_that_is_lost_keeps_no_other_from_being_repaired(monkeypatch: p
         assert data == before[offset]
     with pytest.raises(DamagedRecordsError):
         world.log.read(Offset(135), size_bytes_max=1, end_offset=Offset(300))
-    again = Log.open(
-        world.disk, "data/flights-0", FLIGHTS, LogConfig(), topic_id=None, clean_shutdown=True, now_ms=NOW_MS
-    )
+    again = open_again(world.disk)
     assert again.log_end_offset == world.log.log_end_offset
     world.refusals = {}
     world.see_to()
@@ -349,3 +359,27 @@ def test_nothing_is_written_while_nobody_has_the_records(monkeypatch: pytest.Mon
     world.see_to()
     assert world.notes.lost_count == 1
     assert world.disk.append_count == before
+
+
+def test_a_segment_that_is_gone_comes_back_in_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, lost=100)
+    assert len(world.segments()) == SEGMENTS
+    world.see_to()
+    assert batches_of(world.log) == batches_of(world.others[OTHER])
+    assert (world.notes.repaired, world.notes.open_count) == (1, 0)
+
+
+def test_what_finds_no_room_in_its_segment_is_fetched_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An index tells 31 bits, of offsets and of positions."""
+    world = World(monkeypatch, lost=100)
+    monkeypatch.setattr(segment_rebuild, "SEGMENT_SIZE_BYTES_MAX", world.segments()[0].size_bytes + 300)
+    world.see_to()
+    fetched = len(world.fetched)
+    world.see_to()
+    assert 0 < fetched == len(world.fetched)
+    assert (world.notes.open_count, world.notes.lost_count) == (1, 0)
+    assert "has no room for offset" in caplog.text
+    with pytest.raises(DamagedRecordsError):
+        world.log.read(Offset(150), size_bytes_max=1, end_offset=Offset(300))

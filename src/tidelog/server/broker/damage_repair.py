@@ -31,7 +31,7 @@ from tidelog.log.damage import Damage
 from tidelog.log.files.index_file import CorruptIndexError
 from tidelog.log.scrub import SegmentScrub
 from tidelog.log.segment import Segment
-from tidelog.log.segment_rebuild import SegmentRebuild
+from tidelog.log.segment_rebuild import SegmentFullError, SegmentRebuild
 from tidelog.server.broker.broker import Broker
 from tidelog.server.broker.scrubber import cold_segments, is_ours, take_in
 from tidelog.server.replication.partition import Partition
@@ -82,6 +82,7 @@ class DamageRepair:
         self._executor = executor
         self._retried: dict[Partition, int] = {}  # when
         self._said: dict[tuple[TopicPartition, Offset], _Asked] = {}  # of what is not repaired
+        self._too_large: dict[tuple[TopicPartition, Offset], str] = {}  # what finds no room in its segment
         self._not_before: dict[TopicPartition, int] = {}  # whoever cannot read there asks again and again
 
     async def run(self) -> None:
@@ -137,8 +138,9 @@ class DamageRepair:
         left = tuple(damage for damage in every if damage.end_offset > log_start_offset)
         self._notes.set_open(partition.topic_partition, left)
         open_ = {(partition.topic_partition, damage.start_offset) for damage in left}
-        for said in [one for one in self._said if one[0] == partition.topic_partition and one not in open_]:
-            del self._said[said]
+        for known in (self._said, self._too_large):
+            for one in [one for one in known if one[0] == partition.topic_partition and one not in open_]:
+                del known[one]
         if (left or partition.is_suspect) and is_ours(self._broker, partition):
             self._retried[partition] = self._clock.now_ms() + RETRY_MS
 
@@ -216,6 +218,9 @@ class DamageRepair:
         Args:
             wrong: what was served did not fit, by where the damage starts and whose it was.
         """
+        too_large = self._too_large.get((partition.topic_partition, damage.start_offset))
+        if too_large is not None:
+            return _Asked(None, is_lost=False, answers=too_large)
         state = self._broker.image.partition(*partition.topic_partition)
         silent = set() if state is None else {*state.replicas} - {self._broker.broker_id}
         answers: list[str] = []
@@ -255,7 +260,7 @@ class DamageRepair:
                 logger.warning("%s: looked through once more: %s", partition.topic_partition, error)
                 await self._locate(partition, segment)
                 return
-            except (NetworkError, KafkaError) as error:
+            except (NetworkError, KafkaError, SegmentFullError) as error:
                 self._say_not_repaired(partition, {damage: _Asked(None, False, str(error)) for damage in damages})
                 return
             else:
@@ -375,6 +380,9 @@ class DamageRepair:
                 records = await self._fetch(partition, source, rebuild.next_offset)
                 await self._off_the_loop(partial(rebuild.fill, records))
             except CorruptLogError:
+                raise _NotThereError(damage.start_offset, source) from None
+            except SegmentFullError as error:
+                self._too_large[partition.topic_partition, damage.start_offset] = str(error)
                 raise _NotThereError(damage.start_offset, source) from None
             except KafkaError as error:
                 if error.code in DAMAGED_THERE_TOO:
