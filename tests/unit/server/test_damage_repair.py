@@ -6,6 +6,7 @@ import asyncio
 import errno
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -349,6 +350,19 @@ def test_what_the_others_answered_is_told_once(
     assert "offsets 130 to 139" in told[0]
     assert "broker 2: refused" in told[0]
     assert world.notes.lost_count == 0
+
+
+def test_what_lies_in_a_directory_that_is_offline_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers as one that is damaged there does; it is in no ISR, and has the records once its disk is back."""
+    world = World(monkeypatch)
+    world.rot(130)
+    world.refusals = {(OTHER, 130): refused(Code.KAFKA_STORAGE_ERROR)}
+    world.state = replace(world.state, isr=(SELF,))
+    world.see_to()
+    assert (world.notes.open_count, world.notes.lost_count) == (1, 0)
+    world.state = replace(world.state, isr=(SELF, OTHER))
+    world.see_to()
+    assert world.notes.lost_count == 1
 
 
 def test_nothing_is_written_while_nobody_has_the_records(monkeypatch: pytest.MonkeyPatch) -> None:

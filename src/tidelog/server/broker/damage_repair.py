@@ -230,7 +230,7 @@ class DamageRepair:
                 try:
                     await self._fetch(partition, source, damage.start_offset)
                 except (NetworkError, KafkaError) as error:
-                    if isinstance(error, NetworkError) or error.code not in DAMAGED_THERE_TOO:
+                    if isinstance(error, NetworkError) or not self._has_not(partition, source, error):
                         answers.append(f"broker {source}: {error}")
                         continue
                     answer = str(error)
@@ -239,6 +239,14 @@ class DamageRepair:
             silent.discard(source)
             answers.append(f"broker {source}: {answer}")
         return _Asked(None, state is not None and not silent, "; ".join(answers) or "there is no other")
+
+    def _has_not(self, partition: Partition, source: BrokerId, error: KafkaError) -> bool:
+        """Whether a refusal says that a replica has not what was asked for. One that is in no ISR may be offline, with
+        its disk, and have it.
+        """
+        state = self._broker.image.partition(*partition.topic_partition)
+        is_offline = error.code == Code.KAFKA_STORAGE_ERROR and (state is None or source not in state.isr)
+        return error.code in DAMAGED_THERE_TOO and not is_offline
 
     async def _repair(self, partition: Partition, segment: Segment, damages: tuple[Damage, ...]) -> None:
         log = partition.log
@@ -385,7 +393,7 @@ class DamageRepair:
                 self._too_large[partition.topic_partition, damage.start_offset] = str(error)
                 raise _NotThereError(damage.start_offset, source) from None
             except KafkaError as error:
-                if error.code in DAMAGED_THERE_TOO:
+                if self._has_not(partition, source, error):
                     raise _NotThereError(damage.start_offset, source) from None
                 raise
 
