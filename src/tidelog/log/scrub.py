@@ -33,6 +33,12 @@ STEP_WEIGHT = 512 * 1024
 """What one step does, about a millisecond of computing: bytes, and"""
 BATCH_WEIGHT = 2 * 1024
 """so much for each batch."""
+CANDIDATES_PER_STEP = 16
+"""Places where a damage may end, before others have their turn."""
+CANDIDATE_BYTES = 16 * 1024
+"""Read at once at such a place, unless a batch is larger: as a rule none is there."""
+DAMAGES_MAX = 256
+"""Of one segment. The last of so many is all that follows."""
 
 
 class SegmentScrub:
@@ -122,7 +128,7 @@ class SegmentScrub:
                 start, next_offset = fault.position, continuity.next_offset
                 if before is not None:  # the gap may be none: its offset rotted, and this one is right
                     start, next_offset = before
-                position = self._note_damage(file, start, next_offset, fault.reason, continuity)
+                position = yield from self._note_damage(file, start, next_offset, fault.reason, continuity)
                 before = None
                 while entry is not None and entry[1] < position:
                     entry = next(entries, None)
@@ -137,10 +143,15 @@ class SegmentScrub:
 
     # Where a damage ends.
 
-    def _note_damage(self, file: File, start: int, next_offset: Offset, reason: str, continuity: Continuity) -> int:
+    def _note_damage(
+        self, file: File, start: int, next_offset: Offset, reason: str, continuity: Continuity
+    ) -> Generator[int, None, int]:
         """Returns where to go on."""
         end, end_offset = self.size_bytes, self._end_offset
-        for position in self._candidates(file, start):
+        is_one_too_many = len(self.damages) + 1 >= DAMAGES_MAX
+        for number, position in enumerate(() if is_one_too_many else self._candidates(file, start), start=1):
+            if number % CANDIDATES_PER_STEP == 0:
+                yield 0
             header = self._believed(file, position, next_offset, continuity)
             if header is not None:
                 end, end_offset = position, Offset(header.base_offset)
@@ -173,7 +184,7 @@ class SegmentScrub:
         before, continuity.next_offset = continuity.next_offset, next_offset
         try:
             for at_position, header, window, at in whole_batches(
-                file, self.size_bytes, position=position, piece_bytes=PIECE_BYTES
+                file, self.size_bytes, position=position, piece_bytes=CANDIDATE_BYTES
             ):
                 if first is None:
                     if header.base_offset < next_offset:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from random import Random
 from struct import Struct
 
@@ -12,7 +13,7 @@ from support.fixtures.logs import NOW_MS, append, open_log
 from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.ids import Offset
 from tidelog.log import Log
-from tidelog.log.scrub import SegmentScrub
+from tidelog.log.scrub import CANDIDATES_PER_STEP, DAMAGES_MAX, SegmentScrub
 from tidelog.log.segment import Segment
 
 BATCHES, RECORDS = 60, 10
@@ -177,3 +178,32 @@ def test_an_index_that_names_what_is_not_there_is_found() -> None:
     found = scrub(disk, log)
     assert found.damages == ()
     assert found.index_fault is not None
+
+
+def test_where_a_large_damage_ends_is_looked_for_in_steps() -> None:
+    disk = MemoryDisk()
+    log = make_log(disk, batches=6000)
+    segment = log.segments.first
+    data = disk.files[segment.path].data
+    data[len(data) // 10 : -1000] = bytes(len(data) - len(data) // 10 - 1000)
+    found = SegmentScrub(disk, segment, log.lineage.clone(), cleaned_end_offset=Offset(0))
+    steps, reads = 0, [disk.read_count]
+    while found.step() is not None:
+        steps += 1
+        reads.append(disk.read_count)
+    (damage,) = found.damages
+    assert damage.end_offset == 59_950
+    assert steps > 5400 // CANDIDATES_PER_STEP
+    assert max(after - before for before, after in pairwise(reads)) < 3 * CANDIDATES_PER_STEP
+
+
+def test_of_so_many_damages_the_last_is_all_that_follows() -> None:
+    disk = MemoryDisk()
+    log = make_log(disk, batches=4 * DAMAGES_MAX)
+    segment = log.segments.first
+    for position in positions(segment)[::3]:
+        disk.files[segment.path].data[position + 70] ^= 1
+    damages = scrub(disk, log).damages
+    assert len(damages) == DAMAGES_MAX
+    assert damages[-1].end_position == segment.size_bytes
+    assert damages[-1].end_offset == segment.end_offset
