@@ -158,6 +158,7 @@ class SegmentRebuild:
         damage = self._damages[0]
         data = bytes(batches)
         before_all = self.next_offset
+        pieces: list[bytes] = []
         try:
             for position, header in split_whole_batches(data):
                 if header.base_offset >= damage.end_offset:
@@ -171,7 +172,8 @@ class SegmentRebuild:
                 self._check(position, header, data, position)
                 if header.base_offset > max(before, self._mark.end_offset):
                     self.end_offset_mark = Offset(header.base_offset)
-                self._new.file.append(data[position : position + header.size_bytes])
+                pieces.append(data[position : position + header.size_bytes])
+            self._new.file.append(b"".join(pieces))
         except BatchFaultError as fault:
             raise CorruptLogError(fault.reason) from None
         except MalformedBatchError as error:

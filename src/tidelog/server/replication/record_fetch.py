@@ -21,7 +21,7 @@ from tidelog.wire.messages.api_01_fetch import FetchPartition, FetchRequest, Fet
 FETCH_VERSION_MIN = 13
 """The first that names topics by id."""
 FETCH_VERSION_MAX = 17
-FETCH_BYTES_MAX = 1 << 20
+FETCH_BYTES_MAX = 1 << 17
 TIMEOUT_MS = 30_000
 REPAIRS = "repairs"
 
