@@ -365,8 +365,7 @@ class Log:
     def offset_for_timestamp(self, timestamp: int, end_offset: Offset) -> TimestampOffset | None:
         """The first record of `timestamp` (ms since 1970) or later, below `end_offset`; None if there is none."""
         self._check_usable()
-        segments = self.segments.overlapping(self.log_start_offset, end_offset)
-        return first_at_or_after(segments, timestamp, start_offset=self.log_start_offset, end_offset=end_offset)
+        return first_at_or_after(self.segments, timestamp, start_offset=self.log_start_offset, end_offset=end_offset)
 
     def timestamp_from(self, offset: Offset) -> int | None:
         """When the batch began that holds `offset`, or the first above it: the time of its first record, in ms.

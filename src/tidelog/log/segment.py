@@ -267,7 +267,7 @@ class Segment:
             return 0
         return self._repair.look_up(self, lambda: self._find(offset, cleaned_end_offset))
 
-    def position_of_time(self, timestamp: int, start_offset: int) -> int:
+    def position_of_time(self, timestamp: int, start_offset: int, cleaned_end_offset: int) -> int:
         """Where to begin looking for the first record of `timestamp` or later that is not below `start_offset`."""
         try:
             entry = self.indexes.times.entry_before(timestamp)
@@ -275,7 +275,8 @@ class Segment:
             self._repair.await_scan(self)
             waiting(self.rebuild_indexes)
             entry = self.indexes.times.entry_before(timestamp)
-        return self.position_of(start_offset if entry is None else max(entry.last_offset, start_offset))
+        offset = start_offset if entry is None else max(entry.last_offset, start_offset)
+        return self.position_of(offset, cleaned_end_offset)
 
     def _find(self, offset: int, cleaned_end_offset: int | None) -> int:
         nearest = self.indexes.offsets.batch_before(offset)

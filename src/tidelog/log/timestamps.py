@@ -13,6 +13,7 @@ from tidelog.base.ids import Offset
 from tidelog.log.lookup import read_place
 from tidelog.log.segment import Segment
 from tidelog.log.segment_indexes import NO_TIMESTAMP
+from tidelog.log.segments import Segments
 from tidelog.records.batch import BatchHeader, Record, read_records
 
 
@@ -27,18 +28,27 @@ class TimestampOffset(NamedTuple):
 
 
 def first_at_or_after(
-    segments: Iterable[Segment], timestamp: int, *, start_offset: Offset, end_offset: Offset
+    segments: Segments, timestamp: int, *, start_offset: Offset, end_offset: Offset
 ) -> TimestampOffset | None:
     """The first record in [start_offset, end_offset) whose timestamp is at least `timestamp`; None if there is none.
 
     Raises:
-        CorruptLogError: a segment is damaged between its index entry and the answer.
+        CorruptLogError: a segment is damaged between its index entry and the answer. That a batch does not continue the
+            one before counts as such: a base offset that rotted would have the reader pass over records.
     """
-    for segment in segments:
+    cleaned_end_offset = segments.mark.end_offset
+    for segment in segments.overlapping(start_offset, end_offset):
         newest = segment.indexes.max_timestamp
         if newest is None or newest.timestamp < timestamp:
             continue
-        for position, header in segment.headers(segment.position_of_time(timestamp, start_offset)):
+        start = segment.position_of_time(timestamp, start_offset, cleaned_end_offset)
+        next_offset: int | None = None
+        for position, header in segment.headers(start):
+            base_offset = header.base_offset
+            if next_offset is not None and base_offset > max(next_offset, cleaned_end_offset):
+                why = f"has offset {base_offset} where {next_offset} comes next"
+                raise CorruptLogError(f"{segment.path}: the batch at {position} {why}")
+            next_offset = header.next_offset
             if header.base_offset >= end_offset:
                 return None
             if header.max_timestamp < timestamp:

@@ -167,3 +167,25 @@ def test_what_lay_in_a_lost_segment_is_refused_as_a_damage_once_it_is_located() 
             read(log, offset)
     assert read(log, 0).next_offset == 100
     assert read(log, 200).first_offset == 200
+
+
+@pytest.mark.parametrize("by", [1, 16, 1 << 40, -6])
+@pytest.mark.parametrize("interval", [0, 4096])
+def test_no_time_is_looked_up_in_a_batch_whose_base_offset_rotted(by: int, interval: int) -> None:
+    """Who begins at a time would begin behind its first records, and never learn of them."""
+    disk = MemoryDisk()
+    log = open_log(disk, index_interval_bytes=interval)
+    for index in range(BATCHES):
+        append(log, *(f"{index}-{each}" for each in range(RECORDS)), timestamp=NOW_MS + 100 * index)
+    log.roll(NOW_MS)
+    append(log, "in the next segment", timestamp=NOW_MS + 10_000)
+    log.flush()
+    found = log.offset_for_timestamp(NOW_MS + 100 * ROTTEN, log.log_end_offset)
+    assert found is not None
+    assert found.offset == ROTTEN * RECORDS
+    segment = log.segments.first
+    position = segment.position_of(ROTTEN * RECORDS)
+    segment.release()
+    base_offset(by)(disk.files[segment.path].data, position)
+    with pytest.raises(CorruptLogError):
+        log.offset_for_timestamp(NOW_MS + 100 * ROTTEN, log.log_end_offset)
