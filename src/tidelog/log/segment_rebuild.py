@@ -56,6 +56,7 @@ class SegmentRebuild:
         mark: of the log; only staged here.
         config: of the log.
         aborted: the aborted transactions of the segment.
+        log_start_offset: of the log; what is damaged below is not fetched.
         now_ms: since 1970.
 
     Raises:
@@ -80,6 +81,7 @@ class SegmentRebuild:
         mark: CleanedMark,
         config: LogConfig,
         aborted: AbortedFile,
+        log_start_offset: Offset,
         now_ms: int,
     ) -> None:
         self._disk = disk
@@ -95,11 +97,12 @@ class SegmentRebuild:
             segment.base_offset,
             segment.end_offset,
             lineage,
-            cleaned_end_offset=Offset(max(cleaned_end_offset, mark.end_offset)),
+            cleaned_end_offset=Offset(max(cleaned_end_offset, mark.end_offset, log_start_offset)),
         )
         self._new = Segment(disk, directory, segment.base_offset, config, now_ms=now_ms, suffix=CLEANED_SUFFIX)
         self._new.create()
         self._new.indexes.begin()
+        self._log_start_offset = log_start_offset
         self._position = 0
         self._work: Generator[None, None, None] | None = None
         self.end_offset_mark = Offset(0)
@@ -107,7 +110,7 @@ class SegmentRebuild:
 
     @property
     def next_offset(self) -> Offset:
-        return self._continuity.next_offset
+        return max(self._continuity.next_offset, self._log_start_offset)
 
     def copy(self) -> bool:
         """Copy a piece of what is right. Returns whether there is more, up to the next damage or the end.
@@ -168,7 +171,7 @@ class SegmentRebuild:
                     continue  # the batch before, that holds what was asked for by another division
                 if header.last_offset >= damage.end_offset:
                     raise CorruptLogError(f"a batch reaches up to offset {header.last_offset}")
-                before = self.next_offset
+                before = self._continuity.next_offset
                 self._check(position, header, data, position)
                 if header.base_offset > max(before, self._mark.end_offset):
                     self.end_offset_mark = Offset(header.base_offset)

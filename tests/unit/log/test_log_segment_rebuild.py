@@ -52,6 +52,7 @@ def new_rebuild(disk: MemoryDisk, log: Log) -> SegmentRebuild:
         mark=log.compaction.mark,
         config=log.config,
         aborted=segment.indexes.transactions.file_now(),
+        log_start_offset=log.log_start_offset,
         now_ms=NOW_MS,
     )
 

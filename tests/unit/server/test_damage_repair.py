@@ -65,8 +65,17 @@ def make_log(disk: MemoryDisk, **settings: Any) -> Log:
     return log
 
 
-def open_again(disk: MemoryDisk) -> Log:
-    return Log.open(disk, "data/flights-0", FLIGHTS, LogConfig(), topic_id=None, clean_shutdown=True, now_ms=NOW_MS)
+def open_again(disk: MemoryDisk, log_start_offset: Offset = Offset(0)) -> Log:  # noqa: B008
+    return Log.open(
+        disk,
+        "data/flights-0",
+        FLIGHTS,
+        LogConfig(),
+        topic_id=None,
+        clean_shutdown=True,
+        now_ms=NOW_MS,
+        log_start_offset=log_start_offset,
+    )
 
 
 class World:
@@ -214,6 +223,21 @@ def test_what_was_deleted_since_is_counted_no_more(monkeypatch: pytest.MonkeyPat
     world.log.advance_log_start_offset(Offset(140))
     world.see_to()
     assert world.notes.open_count == 0
+
+
+def test_what_lies_below_the_log_start_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    before = batches_of(world.log)
+    for offset in (130, 140, 150):
+        world.rot(offset)
+    for log in (world.log, world.others[OTHER]):
+        log.advance_log_start_offset(Offset(145))
+    world.see_to()
+    assert (world.notes.repaired, world.notes.open_count, world.notes.lost_count) == (1, 0, 0)
+    assert batches_of(world.log) == [(header, data) for header, data in before if header.last_offset >= 145]
+    world.log.close()
+    again = open_again(world.disk, log_start_offset=Offset(145))
+    assert batches_of(again) == batches_of(world.others[OTHER])
 
 
 def test_a_full_disk_keeps_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -228,7 +228,7 @@ class DamageRepair:
             answer = "what it has does not fit"
             if (damage.start_offset, source) not in wrong:
                 try:
-                    await self._fetch(partition, source, damage.start_offset)
+                    await self._fetch(partition, source, max(damage.start_offset, partition.log.log_start_offset))
                 except (NetworkError, KafkaError) as error:
                     if isinstance(error, NetworkError) or not self._has_not(partition, source, error):
                         answers.append(f"broker {source}: {error}")
@@ -342,6 +342,7 @@ class DamageRepair:
                 mark=log.compaction.mark,
                 config=log.config,
                 aborted=segment.indexes.transactions.file_now(),
+                log_start_offset=log.log_start_offset,
                 now_ms=self._clock.wall_ms(),
             )
         )
