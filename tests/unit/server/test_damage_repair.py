@@ -14,7 +14,7 @@ import pytest
 
 from support.fixtures.logs import NOW_MS, append, batches_of
 from support.fixtures.memory_disk import MemoryDisk
-from tidelog.base.errors import Code, DiskError, KafkaError, refusal
+from tidelog.base.errors import Code, CorruptLogError, DiskError, KafkaError, refusal
 from tidelog.base.ids import (
     BrokerId,
     LeaderEpoch,
@@ -51,16 +51,15 @@ class FakeClock:
         return NOW_MS
 
 
-def make_log(disk: MemoryDisk, **settings: Any) -> Log:
+def make_log(disk: MemoryDisk, *, active: int = 1) -> Log:
     """Closed segments of equal batches, and an active one."""
-    log = Log.open(
-        disk, "data/flights-0", FLIGHTS, LogConfig(**settings), topic_id=None, clean_shutdown=True, now_ms=NOW_MS
-    )
+    log = Log.open(disk, "data/flights-0", FLIGHTS, LogConfig(), topic_id=None, clean_shutdown=True, now_ms=NOW_MS)
     for segment in range(SEGMENTS):
         for index in range(BATCHES):
             append(log, *(f"{segment}-{index}-{each}" for each in range(RECORDS)))
         log.roll(NOW_MS)
-    append(log, "active")
+    for index in range(active):
+        append(log, f"active-{index}")
     log.flush()
     return log
 
@@ -84,17 +83,23 @@ class World:
     broker_id = SELF
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, executor: Any = None, *, others: int = 1, lost: int | None = None
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        executor: Any = None,
+        *,
+        others: int = 1,
+        lost: int | None = None,
+        active: int = 1,
     ) -> None:
-        """`lost`: the segment that starts there is gone."""
+        """`lost`: the segment that starts there is gone. `active`: how many batches the last one has."""
         self.disk = MemoryDisk()
-        self.log = make_log(self.disk)
+        self.log = make_log(self.disk, active=active)
         if lost is not None:
             self.log.close()
             for path in [path for path in self.disk.files if f"/{lost:020}." in path]:
                 del self.disk.files[path]
             self.log = open_again(self.disk)
-        self.others = {BrokerId(2 + index): make_log(MemoryDisk()) for index in range(others)}
+        self.others = {BrokerId(2 + index): make_log(MemoryDisk(), active=active) for index in range(others)}
         self.refusals: dict[tuple[BrokerId, int], KafkaError] = {}
         self.on_fetch: Callable[[], None] = lambda: None
         self.fetched: list[tuple[BrokerId, Offset]] = []
@@ -168,7 +173,7 @@ class World:
 
     def see_to(self) -> None:
         """Look through all, and repair."""
-        self.replica.is_suspect = True
+        self.replica.suspect(None)
         asyncio.run(self.repair.see_to(self.replica))
 
     def leftovers(self) -> list[str]:
@@ -295,7 +300,7 @@ def test_a_node_that_stops_in_the_midst_of_a_step_tells_of_no_bug(monkeypatch: p
         return open_file(path, create=create)
 
     async def story() -> None:
-        world.replica.is_suspect = True
+        world.replica.suspect(None)
         monkeypatch.setattr(world.disk, "open", slow_open)
         job = asyncio.ensure_future(world.repair.see_to(world.replica))
         await asyncio.get_running_loop().run_in_executor(None, is_reading.wait, 10)
@@ -314,6 +319,31 @@ def test_a_node_that_stops_in_the_midst_of_a_step_tells_of_no_bug(monkeypatch: p
 
 def refused(code: Code) -> KafkaError:
     return refusal(code, "refused")
+
+
+def test_where_a_reader_failed_is_looked_at_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.rot(30)
+    world.rot(130)
+    world.replica.suspect(170)
+    asyncio.run(world.repair.see_to(world.replica))
+    assert (world.notes.repaired, world.replica.suspected) == (1, None)
+    assert world.notes.scrubbed_bytes == world.segments()[1].size_bytes
+
+
+def test_what_a_reader_could_not_look_up_in_the_last_segment_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is closed can be written anew; until then nobody would look there."""
+    world = World(monkeypatch, active=600)
+    before = batches_of(world.log)
+    segment = world.log.segments.active
+    world.disk.files[segment.path].data[segment.position_of(350) + 7] ^= 64
+    with pytest.raises(CorruptLogError):
+        world.log.read(Offset(352), size_bytes_max=1, end_offset=Offset(900))
+    assert segment.damages == ()
+    world.replica.suspect(352)
+    asyncio.run(world.repair.see_to(world.replica))
+    assert world.notes.repaired == 1
+    assert batches_of(world.log) == before
 
 
 def test_two_damages_of_a_segment_come_from_two_replicas(monkeypatch: pytest.MonkeyPatch) -> None:

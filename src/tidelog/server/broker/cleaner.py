@@ -135,7 +135,7 @@ class Cleaner:
                 "%s is not compacted any more, its records stay as they are: %s", partition.topic_partition, error
             )
             self._left_alone[partition.topic_partition] = log, self._repaired
-            partition.is_suspect = True
+            partition.suspect(None)
             self._broker.replication.damage_notes.suspect(partition)
         except DiskError as error:
             self._on_refused(partition, error)

@@ -27,6 +27,7 @@ from tidelog.base.errors import Code, CorruptLogError, DiskError, KafkaError, Ne
 from tidelog.base.ids import BrokerId, Offset, TopicPartition
 from tidelog.base.ports import Buffer, Clock, Disk, Executor
 from tidelog.log import Log
+from tidelog.log.config import INT64_MAX
 from tidelog.log.damage import Damage
 from tidelog.log.files.index_file import CorruptIndexError
 from tidelog.log.scrub import SegmentScrub
@@ -141,7 +142,7 @@ class DamageRepair:
         for known in (self._said, self._too_large):
             for one in [one for one in known if one[0] == partition.topic_partition and one not in open_]:
                 del known[one]
-        if (left or partition.is_suspect) and is_ours(self._broker, partition):
+        if (left or partition.suspected is not None) and is_ours(self._broker, partition):
             self._retried[partition] = self._clock.now_ms() + RETRY_MS
 
     def _on_refused(self, partition: Partition, error: DiskError) -> None:
@@ -153,19 +154,22 @@ class DamageRepair:
             self._broker.failures.on_read_error(partition)
 
     async def _suspected(self, partition: Partition) -> list[Segment]:
-        """The segments to look at: those that are known to be damaged; else, where a reader failed, all."""
+        """The segments to look at: those that are known to be damaged, and those where a reader failed."""
         log = partition.log
+        suspected, partition.suspected = partition.suspected, None
+        start, end = (INT64_MAX, 0) if suspected is None else suspected
         active = log.segments.active
-        if active.damages and partition.role.is_active:
+        is_active = active.base_offset <= start < active.end_offset
+        if (active.damages or is_active) and partition.role.is_active:
             async with partition.log_lock:
                 if is_ours(self._broker, partition) and active is log.segments.active:
                     log.roll(self._clock.wall_ms())  # what is closed can be written anew
                     await self._off_the_loop(partial(log.maybe_flush, self._clock.now_ms()))
-        is_suspect, partition.is_suspect = partition.is_suspect, False
-        found = [each for each in cold_segments(partition) if each.damages or each.has_index_fault or is_suspect]
-        if any(each.damages for each in log.segments if each not in found):
-            partition.is_suspect = True  # not all of it is committed yet
-        return found
+        return [
+            each
+            for each in cold_segments(partition)
+            if each.damages or each.has_index_fault or (each.base_offset < end and start < each.end_offset)
+        ]
 
     async def _see_to_segment(self, partition: Partition, segment: Segment) -> None:
         is_known = segment.has_index_fault or bool(segment.damages)

@@ -35,6 +35,7 @@ from tidelog.log import (
     append_together,
     without_waiting,
 )
+from tidelog.log.config import INT64_MAX
 from tidelog.log.damage import DamagedRecordsError
 from tidelog.metadata.topic_names import INTERNAL_TOPICS
 from tidelog.records import as_sent, split_batches
@@ -72,7 +73,7 @@ class Partition:
         role: what this broker is to the partition.
         log_lock: held by whatever works on the log's files off the loop: a truncation has them for itself.
         rewrite_lock: held by whatever writes segments of the log anew, for as long as that takes.
-        is_suspect: whether somebody could not read in the log, and nobody knows where it is damaged.
+        suspected: the offsets (the end exclusive) among which somebody could not read, and nobody has looked since.
         produced_bytes: that producers had appended here since the node started, for whoever counts.
         opened_end_offset: the log end when the log was opened; `opened_start_offset` likewise its start.
     """
@@ -81,7 +82,6 @@ class Partition:
         "_host",
         "follower_listeners",
         "is_internal",
-        "is_suspect",
         "listeners",
         "log",
         "log_lock",
@@ -91,6 +91,7 @@ class Partition:
         "produced_bytes",
         "rewrite_lock",
         "role",
+        "suspected",
         "topic_id",
         "topic_partition",
     )
@@ -117,7 +118,7 @@ class Partition:
         self.role = PartitionRole(topic_partition, bounds.clamped_high_watermark, None)
         self.log_lock = asyncio.Lock()
         self.rewrite_lock = asyncio.Lock()
-        self.is_suspect = False
+        self.suspected: tuple[int, int] | None = None
         self._host: PartitionHost = NoHost() if host is None else host
         self.listeners: PartitionListeners[PartitionListener] = PartitionListeners()
         self.follower_listeners: PartitionListeners[LogEndListener] = PartitionListeners()
@@ -422,7 +423,7 @@ class Partition:
                 Offset(offset), size_bytes_max=size_bytes_max, end_offset=end_offset, at_least_one=at_least_one
             )
 
-        return self.looked_up(look_up, may_wait=may_wait)
+        return self.looked_up(look_up, may_wait=may_wait, offset=offset)
 
     def aborted_transactions(
         self, start_offset: int, records: LogSlice, *, may_wait: bool = True
@@ -461,8 +462,11 @@ class Partition:
 
         return self.looked_up(look_up, may_wait=may_wait)
 
-    def looked_up(self, look_up: Callable[[], T], *, may_wait: bool) -> T:
+    def looked_up(self, look_up: Callable[[], T], *, may_wait: bool, offset: int | None = None) -> T:
         """What is found in the log, or in a slice of it.
+
+        Args:
+            offset: the only one that is looked for.
 
         Raises:
             KafkaError: the log is damaged there, or the disk refuses.
@@ -471,9 +475,15 @@ class Partition:
         try:
             return look_up() if may_wait else without_waiting(look_up)
         except (CorruptLogError, DiskError) as error:
-            raise self._unreadable(error) from error
+            raise self._unreadable(error, offset) from error
 
-    def _unreadable(self, error: TidelogError) -> KafkaError:
+    def suspect(self, offset: int | None) -> None:
+        """Somebody could not read this offset, or somewhere; whoever is told of it looks there."""
+        start, end = (0, INT64_MAX) if offset is None else (offset, offset + 1)
+        known = self.suspected
+        self.suspected = (start, end) if known is None else (min(start, known[0]), max(end, known[1]))
+
+    def _unreadable(self, error: TidelogError, offset: int | None) -> KafkaError:
         """Damage at one place: who reads there is refused, with the place in the log; the rest is served.
 
         KAFKA_STORAGE_ERROR has clients look for another leader, and try again: they wait for a repair. Where nobody can
@@ -487,7 +497,7 @@ class Partition:
         if isinstance(error, DiskError):
             self._host.on_read_error(self)
         else:
-            self.is_suspect = True
+            self.suspect(offset)
             self._host.on_damage(self)
         return refusal(Code.KAFKA_STORAGE_ERROR, str(error))
 
