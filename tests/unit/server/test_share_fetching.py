@@ -72,6 +72,29 @@ def test_a_strict_limit_cuts_a_batch_and_a_soft_one_does_not() -> None:
     run(scenario)
 
 
+def test_what_a_rotten_base_offset_hides_comes_after_the_repair() -> None:
+    async def scenario(node: SharingNode) -> None:
+        for pair in ("ab", "cd", "ef"):
+            node.produce(*pair)
+        log = node.led().log
+        log.roll(NOW_MS)
+        segment = log.segments.first
+        last_byte = segment.position_of(2) + 7
+        segment.file.write_at(last_byte, b"\x03")
+        segment.release()
+        member = Member(node, "m")
+        row = row_of(await member.fetch(max_wait_ms=30_000))
+        assert (row.error_code, row.acquired_records) == (Code.KAFKA_STORAGE_ERROR, [])
+        segment.file.write_at(last_byte, b"\x02")
+        segment.damages = ()
+        given: list[str] = []
+        while len(given) < 6:
+            given += [value for _, value, _ in await member.acquire()]
+        assert given == list("abcdef")
+
+    run(scenario)
+
+
 def test_acquired_batches_end_where_batches_of_the_log_do() -> None:
     async def scenario(node: SharingNode) -> None:
         for _ in range(5):
