@@ -14,6 +14,7 @@ import pytest
 
 from support.fixtures.logs import NOW_MS, append, batches_of
 from support.fixtures.memory_disk import MemoryDisk
+from support.fixtures.waiting import until
 from tidelog.base.errors import Code, CorruptLogError, DiskError, KafkaError, refusal
 from tidelog.base.ids import (
     BrokerId,
@@ -32,9 +33,10 @@ from tidelog.metadata import PartitionImage
 from tidelog.replica import LeaderReplica, LogBounds, ReplicationSettings
 from tidelog.server.broker import damage_repair
 from tidelog.server.broker.broker import Broker
-from tidelog.server.broker.damage_repair import DamageRepair
+from tidelog.server.broker.damage_repair import RETRY_MS, DamageRepair
 from tidelog.server.replication.damage_notes import DamageNotes
 from tidelog.server.replication.partition import Partition
+from tidelog.server.replication.role import PartitionRole
 from tidelog.wire.primitives import ZERO_UUID
 
 SELF, OTHER, THIRD = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -44,11 +46,14 @@ SEGMENTS = 3
 
 
 class FakeClock:
+    def __init__(self) -> None:
+        self.ms = 0
+
     def now_ms(self) -> int:
-        return 0
+        return self.ms
 
     def wall_ms(self) -> int:
-        return NOW_MS
+        return NOW_MS + self.ms
 
 
 def make_log(disk: MemoryDisk, *, active: int = 1) -> Log:
@@ -116,10 +121,11 @@ class World:
             LeaderReplica(FLIGHTS, SELF, alone, bounds, self.log.lineage, settings=ReplicationSettings(), now_ms=0)
         )
         monkeypatch.setattr(damage_repair, "fetch_records", self.fetch)
+        self.clock = FakeClock()
         self.repair = DamageRepair(
             cast(Broker, self),
             disk=self.disk,
-            clock=cast(Any, FakeClock()),
+            clock=self.clock,
             executor=InlineExecutor() if executor is None else executor,
         )
 
@@ -343,6 +349,30 @@ def test_what_a_reader_could_not_look_up_in_the_last_segment_is_repaired(monkeyp
     world.replica.suspect(352)
     asyncio.run(world.repair.see_to(world.replica))
     assert world.notes.repaired == 1
+    assert batches_of(world.log) == before
+
+
+def test_what_loses_its_role_meanwhile_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    before = batches_of(world.log)
+    world.rot(130)
+    role = world.replica.role
+
+    def lose_role() -> None:
+        world.replica.role = PartitionRole(FLIGHTS, world.replica.high_watermark, None)
+
+    world.on_fetch = lose_role
+    world.see_to()
+    assert world.notes.open_count == 1
+    world.replica.role, world.on_fetch = role, lambda: None
+
+    async def wait() -> None:
+        running = asyncio.ensure_future(world.repair.run())
+        await until(lambda: world.notes.repaired > 0)
+        running.cancel()
+
+    world.clock.ms += RETRY_MS
+    asyncio.run(wait())
     assert batches_of(world.log) == before
 
 

@@ -104,7 +104,10 @@ class DamageRepair:
                 self._retried.setdefault(partition, due_ms)
                 continue
             await self.see_to(partition)
-            self._not_before[partition.topic_partition] = self._clock.now_ms() + RETRY_MS
+            now_ms = self._clock.now_ms()
+            for over in [name for name, due_ms in self._not_before.items() if due_ms <= now_ms]:
+                del self._not_before[over]
+            self._not_before[partition.topic_partition] = now_ms + RETRY_MS
 
     def _wait_seconds(self) -> float | None:
         if not self._retried:
@@ -115,10 +118,11 @@ class DamageRepair:
         """Look where a log is damaged, and repair what can be."""
         self._retried.pop(partition, None)
         if not is_ours(self._broker, partition):
-            if self._broker.replica_of(partition.topic_partition) is partition:  # between two roles
+            served = self._broker.replica_of(partition.topic_partition)
+            if served is partition:  # between two roles
                 self._retried[partition] = self._clock.now_ms() + RETRY_MS
-            else:
-                self._notes.set_open(partition.topic_partition, ())
+            elif served is None:  # else what is known is of another, of the same name
+                self._note_left(partition.topic_partition, ())
             return
         async with partition.rewrite_lock:
             log = partition.log
@@ -137,13 +141,17 @@ class DamageRepair:
         log_start_offset = partition.log.log_start_offset
         every = (damage for segment in partition.log.segments for damage in segment.damages)
         left = tuple(damage for damage in every if damage.end_offset > log_start_offset)
-        self._notes.set_open(partition.topic_partition, left)
-        open_ = {(partition.topic_partition, damage.start_offset) for damage in left}
-        for known in (self._said, self._too_large):
-            for one in [one for one in known if one[0] == partition.topic_partition and one not in open_]:
-                del known[one]
-        if (left or partition.suspected is not None) and is_ours(self._broker, partition):
+        self._note_left(partition.topic_partition, left)
+        is_here = self._broker.replica_of(partition.topic_partition) is partition  # it may be between two roles
+        if is_here and (left or partition.suspected is not None):
             self._retried[partition] = self._clock.now_ms() + RETRY_MS
+
+    def _note_left(self, topic_partition: TopicPartition, left: tuple[Damage, ...]) -> None:
+        self._notes.set_open(topic_partition, left)
+        starts = {(topic_partition, damage.start_offset) for damage in left}
+        for known in (self._said, self._too_large):
+            for one in [one for one in known if one[0] == topic_partition and one not in starts]:
+                del known[one]
 
     def _on_refused(self, partition: Partition, error: DiskError) -> None:
         """The log is as it was, unless it says that it failed: what is right in it is served on."""
