@@ -12,8 +12,10 @@ from typing import Any, cast
 
 import pytest
 
+from support.fixtures.cleaning import clean
 from support.fixtures.logs import NOW_MS, append, batches_of
 from support.fixtures.memory_disk import MemoryDisk
+from support.fixtures.transactions import abort, commit, send
 from support.fixtures.waiting import until
 from tidelog.base.errors import Code, CorruptLogError, DiskError, KafkaError, refusal
 from tidelog.base.ids import (
@@ -41,6 +43,7 @@ from tidelog.wire.primitives import ZERO_UUID
 
 SELF, OTHER, THIRD = BrokerId(1), BrokerId(2), BrokerId(3)
 FLIGHTS = TopicPartition("flights", PartitionIndex(0))
+COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)
 BATCHES, RECORDS = 10, 10
 SEGMENTS = 3
 
@@ -56,12 +59,13 @@ class FakeClock:
         return NOW_MS + self.ms
 
 
-def make_log(disk: MemoryDisk, *, active: int = 1) -> Log:
-    """Closed segments of equal batches, and an active one."""
-    log = Log.open(disk, "data/flights-0", FLIGHTS, LogConfig(), topic_id=None, clean_shutdown=True, now_ms=NOW_MS)
+def make_log(disk: MemoryDisk, config: LogConfig, *, active: int = 1) -> Log:
+    """Closed segments of equal batches, and an active one. The later half of a segment has the keys of the first."""
+    log = Log.open(disk, "data/flights-0", FLIGHTS, config, topic_id=None, clean_shutdown=True, now_ms=NOW_MS)
     for segment in range(SEGMENTS):
         for index in range(BATCHES):
-            append(log, *(f"{segment}-{index}-{each}" for each in range(RECORDS)))
+            key = b"%d-%d" % (segment, index % (BATCHES // 2))
+            append(log, *(f"{segment}-{index}-{each}" for each in range(RECORDS)), key=key)
         log.roll(NOW_MS)
     for index in range(active):
         append(log, f"active-{index}")
@@ -95,16 +99,17 @@ class World:
         others: int = 1,
         lost: int | None = None,
         active: int = 1,
+        config: LogConfig = LogConfig(),  # noqa: B008
     ) -> None:
         """`lost`: the segment that starts there is gone. `active`: how many batches the last one has."""
         self.disk = MemoryDisk()
-        self.log = make_log(self.disk, active=active)
+        self.log = make_log(self.disk, config, active=active)
         if lost is not None:
             self.log.close()
             for path in [path for path in self.disk.files if f"/{lost:020}." in path]:
                 del self.disk.files[path]
             self.log = open_again(self.disk)
-        self.others = {BrokerId(2 + index): make_log(MemoryDisk(), active=active) for index in range(others)}
+        self.others = {BrokerId(2 + index): make_log(MemoryDisk(), config, active=active) for index in range(others)}
         self.refusals: dict[tuple[BrokerId, int], KafkaError] = {}
         self.on_fetch: Callable[[], None] = lambda: None
         self.fetched: list[tuple[BrokerId, Offset]] = []
@@ -350,6 +355,65 @@ def test_what_a_reader_could_not_look_up_in_the_last_segment_is_repaired(monkeyp
     asyncio.run(world.repair.see_to(world.replica))
     assert world.notes.repaired == 1
     assert batches_of(world.log) == before
+
+
+@pytest.mark.parametrize("is_old", [True, False])
+@pytest.mark.parametrize("is_behind", [True, False])
+def test_a_replica_that_is_compacted_otherwise_repairs_nothing_whose_marks_may_be_gone(
+    is_old: bool, is_behind: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A record that was deleted long ago came back from one that is behind, where the mark of that is gone; the mark
+    was lost with one that is ahead, where the record still is.
+    """
+    world = World(monkeypatch, config=COMPACT)
+    assert clean(world.log if is_behind else world.others[OTHER]) == 300
+    world.rot(160)
+    world.clock.ms = COMPACT.delete_retention_ms + (1 if is_old else -1)
+    world.see_to()
+    assert (world.notes.repaired, world.notes.open_count, world.notes.lost_count) == (
+        (0, 1, 0) if is_old else (1, 0, 0)
+    )
+    assert ("broker 2: it is compacted otherwise" in caplog.text) is is_old
+
+
+def test_no_aborted_record_comes_from_a_replica_that_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second compaction forgets that it was aborted."""
+    world = World(monkeypatch, config=COMPACT)
+    for log in (world.log, world.others[OTHER]):
+        send(log, 1, "aborted", key=b"a")
+        append(log, "kept", key=b"b")
+        abort(log, 1)
+        send(log, 1, "committed", key=b"c")
+        commit(log, 1)
+        log.producers.on_high_watermark(log.log_end_offset)
+        log.roll(NOW_MS)
+        append(log, "active")
+        log.flush()
+    for _ in range(2):
+        clean(world.log, first_dirty_offset=0)
+    machine = world.replica.replica
+    assert machine is not None
+    machine.on_appended(world.log.log_end_offset, 0)
+    machine.take_ready()
+    segment = world.log.segments.overlapping(302, 303)[0]
+    world.disk.files[segment.path].data[segment.position_of(302) + 66] ^= 1
+    world.see_to()
+    assert (world.notes.repaired, world.notes.open_count, world.notes.lost_count) == (0, 1, 0)
+    (damage,) = segment.damages
+    rest = world.log.read(damage.end_offset, size_bytes_max=1 << 20, end_offset=world.log.log_end_offset)
+    assert b"aborted" not in rest.read_all()
+
+
+def test_a_replica_that_is_compacted_alike_repairs_what_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, config=COMPACT)
+    for log in (world.log, world.others[OTHER]):
+        assert clean(log) == 300
+    before = batches_of(world.log)
+    world.rot(160)
+    world.clock.ms = COMPACT.delete_retention_ms + 1
+    world.see_to()
+    assert batches_of(world.log) == before
+    assert (world.notes.repaired, world.notes.open_count) == (1, 0)
 
 
 def test_what_loses_its_role_meanwhile_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ from tidelog.log.files.index_file import CorruptIndexError
 from tidelog.log.scrub import SegmentScrub
 from tidelog.log.segment import Segment
 from tidelog.log.segment_rebuild import SegmentFullError, SegmentRebuild
+from tidelog.records import split_whole_batches
 from tidelog.server.broker.broker import Broker
 from tidelog.server.broker.scrubber import cold_segments, is_ours, take_in
 from tidelog.server.replication.partition import Partition
@@ -224,10 +225,13 @@ class DamageRepair:
         active = self._broker.replication.active_brokers
         return [one for one in dict.fromkeys(ranked) if one != self._broker.broker_id and one in active]
 
-    async def _ask(self, partition: Partition, damage: Damage, wrong: Container[tuple[Offset, BrokerId]]) -> _Asked:
-        """Look for a replica that serves the beginning of a damaged stretch.
+    async def _ask(
+        self, partition: Partition, segment: Segment, damage: Damage, wrong: Container[tuple[Offset, BrokerId]]
+    ) -> _Asked:
+        """Look for a replica that serves the beginning of a damaged stretch, and is compacted as this one there.
 
         Args:
+            segment: the damage is in it.
             wrong: what was served did not fit, by where the damage starts and whose it was.
         """
         too_large = self._too_large.get((partition.topic_partition, damage.start_offset))
@@ -239,8 +243,15 @@ class DamageRepair:
         for source in self._sources(partition):
             answer = "what it has does not fit"
             if (damage.start_offset, source) not in wrong:
+                offset = max(damage.start_offset, partition.log.log_start_offset)
                 try:
-                    await self._fetch(partition, source, max(damage.start_offset, partition.log.log_start_offset))
+                    records = await self._fetch(partition, source, offset)
+                    is_alike = await self._is_alike(partition, segment, damage, source, records)
+                    if not is_alike:
+                        answers.append(
+                            f"broker {source}: it is compacted otherwise, and what was deleted could come back"
+                        )
+                        continue
                 except (NetworkError, KafkaError) as error:
                     if isinstance(error, NetworkError) or not self._has_not(partition, source, error):
                         answers.append(f"broker {source}: {error}")
@@ -251,6 +262,35 @@ class DamageRepair:
             silent.discard(source)
             answers.append(f"broker {source}: {answer}")
         return _Asked(None, state is not None and not silent, "; ".join(answers) or "there is no other")
+
+    async def _is_alike(
+        self, partition: Partition, segment: Segment, damage: Damage, source: BrokerId, records: Buffer
+    ) -> bool:
+        """Whether what another replica has for a damaged stretch may be taken, as far as compaction goes.
+
+        It may where it has as many bytes as are damaged here. Where it has not, one of the two has removed more. Then a
+        record comes back for good if the mark of its deletion is gone here, and stays if its mark was damaged here and
+        is gone there. A mark goes `delete.retention.ms` after a compaction first came by it, which is after its segment
+        was closed. What is known of aborted transactions may go sooner.
+
+        Args:
+            records: from its beginning on; the rest is fetched.
+        """
+        log = partition.log
+        if not log.config.is_compacted and log.compaction.mark.end_offset <= segment.base_offset:
+            return True
+        size_bytes, has_transactions = 0, False
+        while True:
+            batches = split_whole_batches(records)
+            within = [header for _, header in batches if header.base_offset < damage.end_offset]
+            size_bytes += sum(header.size_bytes for header in within)
+            has_transactions |= any(header.is_transactional for header in within)
+            if len(within) < len(batches) or not within or within[-1].next_offset >= damage.end_offset:
+                break
+            records = await self._fetch(partition, source, Offset(within[-1].next_offset))
+        newest = segment.indexes.max_timestamp
+        is_young = newest is not None and self._clock.wall_ms() - newest.timestamp < log.config.delete_retention_ms
+        return size_bytes == damage.size_bytes or (is_young and not has_transactions)
 
     def _has_not(self, partition: Partition, source: BrokerId, error: KafkaError) -> bool:
         """Whether a refusal says that a replica has not what was asked for. One that is in no ISR may be offline, with
@@ -264,7 +304,7 @@ class DamageRepair:
         log = partition.log
         wrong: set[tuple[Offset, BrokerId]] = set()
         while True:
-            asked = {damage: await self._ask(partition, damage, wrong) for damage in damages}
+            asked = {damage: await self._ask(partition, segment, damage, wrong) for damage in damages}
             if not is_ours(self._broker, partition) or not log.segments.holds_side_by_side([segment]):
                 return
             if not segment.has_index_fault and all(one.source is None for one in asked.values()):
