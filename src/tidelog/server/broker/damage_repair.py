@@ -314,6 +314,8 @@ class DamageRepair:
             except _NotThereError as error:
                 wrong.add((error.start_offset, error.source))
             except CorruptIndexError as error:
+                if segment.has_index_fault:
+                    logger.warning("%s: %s cannot be written anew: %s", partition.topic_partition, segment.path, error)
                 self._say_not_repaired(partition, {damage: _Asked(None, False, str(error)) for damage in damages})
                 return
             except CorruptLogError as error:  # it rotted further
