@@ -8,7 +8,7 @@ when the power failed, is found out by its epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tidelog.base.errors import MalformedBatchError, TidelogError
 from tidelog.base.ids import Offset
@@ -37,7 +37,12 @@ class BatchFaultError(TidelogError):
 
 
 def whole_batches(
-    file: File, size_bytes: int, *, position: int = 0, piece_bytes: int = SCAN_PIECE_BYTES
+    file: File,
+    size_bytes: int,
+    *,
+    position: int = 0,
+    piece_bytes: int = SCAN_PIECE_BYTES,
+    check_large: Callable[[int, BatchHeader], None] | None = None,
 ) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
     """Every batch of a segment as (position, header, buffer, where in the buffer it starts).
 
@@ -45,6 +50,7 @@ def whole_batches(
         size_bytes: of the segment.
         position: where to begin; a batch starts there.
         piece_bytes: how much is read at once, unless a batch is larger.
+        check_large: called with the place and the header of such a batch before it is read: its length may have rotted.
 
     Raises:
         BatchFaultError: at the first place where there is no batch, or not all of one.
@@ -67,6 +73,8 @@ def whole_batches(
                 is_torn=True,
             )
         if at + header.size_bytes > len(window):
+            if check_large is not None and header.size_bytes > piece_bytes:
+                check_large(position, header)
             start, at = position, 0
             window = file.read_at(position, max(piece_bytes, header.size_bytes))
         yield position, header, window, at

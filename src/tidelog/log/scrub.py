@@ -15,16 +15,19 @@ Kafka: none. ZFS calls it a scrub.
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator
+from functools import partial
 
-from tidelog.base.errors import DiskError
+from tidelog.base.errors import DiskError, MalformedBatchError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Disk, File
 from tidelog.log.continuity import BatchFaultError, Continuity, check_batch_crc, whole_batches
 from tidelog.log.damage import Damage
 from tidelog.log.files.offset_index import ENTRY
 from tidelog.log.segment import Segment
-from tidelog.records.batch import BatchHeader
+from tidelog.records.batch import BATCH_OVERHEAD, BatchHeader, read_header
 from tidelog.records.lineage import LeaderEpochLineage
 
 PIECE_BYTES = 256 * 1024
@@ -70,6 +73,7 @@ class SegmentScrub:
         self._base_offset, self._end_offset = segment.base_offset, segment.end_offset
         self._path = segment.path
         self._index_path = segment.indexes.offsets.path
+        self._indexed: tuple[array[int], array[int]] | None = None  # last offsets and positions, where that is needed
         self._work = self._run()
 
     def step(self) -> int | None:
@@ -104,9 +108,7 @@ class SegmentScrub:
         entry = next(entries, None)
         while True:
             try:
-                for place, header, window, at in whole_batches(
-                    file, self.size_bytes, position=position, piece_bytes=PIECE_BYTES
-                ):
+                for place, header, window, at in self._batches(file, position, PIECE_BYTES):
                     position = place
                     continuity.check(position, header)
                     check_batch_crc(position, header, window, at)
@@ -141,6 +143,33 @@ class SegmentScrub:
             self._on_index_fault(entry)
         yield read
 
+    def _batches(self, file: File, position: int, piece_bytes: int) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
+        """From `position` on. One whose length rotted is not read into memory up to the end of the segment."""
+
+        return whole_batches(
+            file,
+            self.size_bytes,
+            position=position,
+            piece_bytes=piece_bytes,
+            check_large=partial(self._check_large, file),
+        )
+
+    def _check_large(self, file: File, position: int, header: BatchHeader) -> None:
+        """Raises `BatchFaultError` if the index names a batch within this one, and it is there."""
+        if self._indexed is None:
+            self._indexed = array("q"), array("q")
+            for last_offset, indexed in self._entries():
+                self._indexed[0].append(last_offset)
+                self._indexed[1].append(indexed)
+        last_offsets, positions = self._indexed
+        for index in range(bisect_right(positions, position), bisect_left(positions, position + header.size_bytes)):
+            try:
+                within = read_header(file.read_at(positions[index], BATCH_OVERHEAD))
+            except MalformedBatchError:
+                continue
+            if within.last_offset == last_offsets[index]:
+                raise BatchFaultError(position, f"a batch of {header.size_bytes} bytes, over one at {positions[index]}")
+
     # Where a damage ends.
 
     def _note_damage(
@@ -167,7 +196,7 @@ class SegmentScrub:
         """Where a batch may start that can be believed, in order."""
         position = start
         try:
-            for position, header, _, _ in whole_batches(file, self.size_bytes, position=start, piece_bytes=PIECE_BYTES):
+            for position, header, _, _ in self._batches(file, start, PIECE_BYTES):
                 if position > start:
                     yield position
                 if header.size_bytes + position >= self.size_bytes or position > start:
@@ -183,9 +212,7 @@ class SegmentScrub:
         first: BatchHeader | None = None
         before, continuity.next_offset = continuity.next_offset, next_offset
         try:
-            for at_position, header, window, at in whole_batches(
-                file, self.size_bytes, position=position, piece_bytes=CANDIDATE_BYTES
-            ):
+            for at_position, header, window, at in self._batches(file, position, CANDIDATE_BYTES):
                 if first is None:
                     if header.base_offset < next_offset:
                         return None

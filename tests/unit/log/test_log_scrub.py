@@ -10,10 +10,10 @@ from struct import Struct
 import pytest
 
 from support.fixtures.logs import NOW_MS, append, open_log
-from support.fixtures.memory_disk import MemoryDisk
+from support.fixtures.memory_disk import MemoryDisk, MemoryFile
 from tidelog.base.ids import Offset
 from tidelog.log import Log
-from tidelog.log.scrub import CANDIDATES_PER_STEP, DAMAGES_MAX, SegmentScrub
+from tidelog.log.scrub import CANDIDATES_PER_STEP, DAMAGES_MAX, PIECE_BYTES, SegmentScrub
 from tidelog.log.segment import Segment
 
 BATCHES, RECORDS = 60, 10
@@ -207,3 +207,23 @@ def test_of_so_many_damages_the_last_is_all_that_follows() -> None:
     assert len(damages) == DAMAGES_MAX
     assert damages[-1].end_position == segment.size_bytes
     assert damages[-1].end_offset == segment.end_offset
+
+
+def test_a_length_that_rotted_has_no_segment_read_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryDisk()
+    log = make_log(disk, batches=6000, interval=4096)
+    segment = log.segments.first
+    start = positions(segment)[20]
+    add_int32(8, 1 << 20)(disk.files[segment.path].data, start)
+    sizes: list[int] = []
+    read_at = MemoryFile.read_at
+
+    def noted(file: MemoryFile, position: int, size: int) -> bytes:
+        sizes.append(size)
+        return read_at(file, position, size)
+
+    monkeypatch.setattr(MemoryFile, "read_at", noted)
+    (damage,) = scrub(disk, log).damages
+    assert damage.start_offset == 200
+    assert damage.size_bytes < 4096 + 1024
+    assert max(sizes) == PIECE_BYTES
