@@ -107,3 +107,18 @@ def test_a_task_that_cannot_go_on_fails(node: NodeProcess, new_topic: NewTestTop
             list(batches)
         told = json.loads(str(error.value).split("[LOG_TRUNCATION]")[1].splitlines()[0])
         assert [loss["divergentOffset"] for loss in told["losses"]] == [3]
+
+
+def test_an_end_of_a_transaction_may_lie_between_plain_records(topic: Topic) -> None:
+    """The transaction's records were read before: within the range nothing says that there are transactions."""
+    with Producer(topic.node.bootstrap, transactional_id=topic.name) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic.name, b"0", partition=0).result()
+        topic.send("1")
+        producer.commit_transaction()
+    topic.send("3")
+    options, (piece,) = planned(topic, startingOffsets=json.dumps({topic.name: {"0": 1}}))
+    assert (piece.start_offset, piece.end_offset) == (1, 4)
+    with reading(piece, options) as batches:
+        assert values_of(list(batches)) == [1, 3]

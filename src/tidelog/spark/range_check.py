@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tidelog.base.errors import LogTruncatedError, TidelogError, TopicRecreatedError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.records.header import BatchHeader
 from tidelog.spark.plan import Range
-
-MARKERS_AT_START_MAX = 16
-"""Ends of transactions that may lie between two tasks' ranges, one after the other."""
 
 
 class RangeNotReadError(TidelogError):
@@ -20,13 +19,10 @@ class RangeCheck:
 
     Args:
         piece: the range.
-        committed_only: the client leaves out the records of aborted transactions.
     """
 
-    def __init__(self, piece: Range, *, committed_only: bool = False) -> None:
+    def __init__(self, piece: Range) -> None:
         self.piece = piece
-        self.committed_only = committed_only
-        self.has_transactions = False
         self.expected_offset = piece.start_offset
         self.leader_epoch: LeaderEpoch | None = piece.leader_epoch_min
 
@@ -34,12 +30,18 @@ class RangeCheck:
     def is_complete(self) -> bool:
         return self.expected_offset >= self.piece.end_offset
 
-    def on_fetch(self, fetch_offset: int, topic_id: str | None) -> None:
+    def on_fetch(self, fetch_offset: int, topic_id: str | None, gaps: Iterable[tuple[int, int]] = ()) -> None:
         """An answer has come, to a fetch from `fetch_offset`.
+
+        Args:
+            fetch_offset: what was asked for.
+            topic_id: of the topic that answered; None where the broker has none.
+            gaps: offsets, the ends exclusive, of which the broker has no batch. Ends of transactions and records that
+                are not to be seen are no gaps.
 
         Raises:
             TopicRecreatedError: it is of another topic of the same name.
-            RangeNotReadError: it is not the one that is due.
+            RangeNotReadError: it is not the one that is due, or it lacks records of the range.
         """
         piece = self.piece
         if piece.topic_id is not None and topic_id is not None and piece.topic_id != topic_id:
@@ -51,38 +53,30 @@ class RangeCheck:
             )
         if fetch_offset != self.expected_offset:
             raise RangeNotReadError(f"{piece.partition}: fetched from {fetch_offset}, not from {self.expected_offset}")
+        for first_offset, end_offset in gaps:
+            if not piece.may_have_gaps and first_offset < piece.end_offset:
+                raise self._lacks(first_offset, end_offset)
 
-    def on_batch(self, header: BatchHeader, *, follows_directly: bool) -> None:
+    def on_batch(self, header: BatchHeader) -> None:
         """A batch that holds records to be delivered. It may reach over both ends of the range.
-
-        Args:
-            header: the batch's.
-            follows_directly: in the log nothing lies between it and the batch before. If not, there may be control
-                records, and aborted ones, which the client leaves out.
 
         Raises:
             LogTruncatedError: a leader epoch that is not one of those planned: the log was rewritten since.
-            RangeNotReadError: offsets are missing before the batch or within it.
+            RangeNotReadError: offsets are missing within it.
         """
         if header.base_offset >= self.piece.end_offset:
             return
         self._check_leader_epoch(header)
-        self.has_transactions |= header.is_transactional
-        if not self.piece.may_have_gaps:
-            gap = header.base_offset - self.expected_offset
-            hidden = not follows_directly and (self.has_transactions or self.committed_only or self._at_start(gap))
-            if header.record_count != header.last_offset_delta + 1 or (gap > 0 and not hidden):
-                raise RangeNotReadError(
-                    f"{self.piece.partition}: offset {self.expected_offset} is expected, and a batch came with "
-                    f"{header.record_count} records at [{header.base_offset}, {header.next_offset}), though the topic "
-                    "is not compacted: records are missing from the log (or it was, under an earlier cleanup.policy: "
-                    "then compact,delete lets it be read)"
-                )
+        if not self.piece.may_have_gaps and header.record_count != header.last_offset_delta + 1:
+            raise self._lacks(header.base_offset, header.next_offset, header.record_count)
         self.expected_offset = Offset(max(self.expected_offset, header.next_offset))
 
-    def _at_start(self, gap: int) -> bool:
-        # Whether the record before the range was of a transaction is not known, so there may be its marker.
-        return self.expected_offset == self.piece.start_offset and gap <= MARKERS_AT_START_MAX
+    def _lacks(self, first_offset: int, end_offset: int, record_count: int = 0) -> RangeNotReadError:
+        return RangeNotReadError(
+            f"{self.piece.partition}: there are {record_count or 'no'} records at [{first_offset}, {end_offset}), "
+            "though the topic is not compacted: records are missing from the log (or it was, under an earlier "
+            "cleanup.policy: then compact,delete lets it be read)"
+        )
 
     def _check_leader_epoch(self, header: BatchHeader) -> None:
         epoch = LeaderEpoch(header.leader_epoch)

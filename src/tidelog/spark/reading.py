@@ -75,7 +75,7 @@ def read_range(piece: Range, options: SourceOptions, schema: pa.Schema) -> Itera
 
 
 def _fetch(piece: Range, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    check = RangeCheck(piece, committed_only=options.client.get("isolation_level") == "read_committed")
+    check = RangeCheck(piece)
     rows = RowsBuilder(schema, piece.partition)
     try:
         with borrowed_consumer(options.client) as consumer:
@@ -110,9 +110,9 @@ def _one_answer(consumer: Consumer, check: RangeCheck, rows: RowsBuilder, timeou
     for answer in answers:
         if check.is_complete:
             break
-        check.on_fetch(answer.fetch_offset, answer.topic_id)
+        check.on_fetch(answer.fetch_offset, answer.topic_id, answer.gaps)
         for position, header in split_batches(answer.buffer):
-            check.on_batch(header, follows_directly=position > 0)
+            check.on_batch(header)
             is_full = (
                 rows.row_count + header.record_count > ROWS_MAX or rows.size_bytes + header.size_bytes > SIZE_BYTES_MAX
             )

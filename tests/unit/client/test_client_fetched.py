@@ -117,3 +117,11 @@ def test_runs_are_the_stretches_that_can_be_handed_on_as_they_are() -> None:
     ]
     assert [bytes(view) for view, _ in fetched(data).runs(4)] == [second + third]
     assert [bytes(view) for view, _ in fetched(data).runs(5)] == [third]
+
+
+def test_what_the_broker_has_no_batch_of_is_told_apart_from_what_is_hidden() -> None:
+    data = batch(2) + batch(4, 1, producer_id=7, kind="control") + batch(5) + batch(9)
+    found = fetched(data)
+    assert shown(found) == [2, 5, 9]
+    assert found.gaps == [(0, 2), (7, 9)]
+    assert fetched(data, fetch_offset=3).gaps == [(7, 9)]

@@ -6,7 +6,7 @@ from tidelog.base.errors import LogTruncatedError, TopicRecreatedError
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.records import BatchBuilder, BatchHeader, read_header
 from tidelog.spark.plan import Range
-from tidelog.spark.range_check import MARKERS_AT_START_MAX, RangeCheck, RangeNotReadError
+from tidelog.spark.range_check import RangeCheck, RangeNotReadError
 
 PIECE = Range(
     TopicPartition("t", PartitionIndex(0)),
@@ -19,8 +19,8 @@ PIECE = Range(
 )
 
 
-def batch(base_offset: int, count: int, leader_epoch: int = 3, *, transactional: bool = False) -> BatchHeader:
-    builder = BatchBuilder(transactional=transactional)
+def batch(base_offset: int, count: int, leader_epoch: int = 3) -> BatchHeader:
+    builder = BatchBuilder()
     for _ in range(count):
         builder.append(0, None, b"v")
     return read_header(builder.build(base_offset=base_offset, leader_epoch=leader_epoch))
@@ -29,13 +29,13 @@ def batch(base_offset: int, count: int, leader_epoch: int = 3, *, transactional:
 def test_a_range_is_complete_when_its_end_is_reached() -> None:
     check = RangeCheck(PIECE)
     check.on_fetch(100, "id")
-    check.on_batch(batch(90, 30, 2 + 1), follows_directly=False)
-    check.on_batch(batch(120, 30, 4), follows_directly=True)
+    check.on_batch(batch(90, 30, 2 + 1))
+    check.on_batch(batch(120, 30, 4))
     assert not check.is_complete
     check.on_answer_read(150)
     check.on_fetch(150, "id")
-    check.on_batch(batch(150, 80, 5), follows_directly=False)
-    check.on_batch(batch(230, 1, 99), follows_directly=True)  # beyond the range: of no concern
+    check.on_batch(batch(150, 80, 5))
+    check.on_batch(batch(230, 1, 99))  # beyond the range: of no concern
     assert check.is_complete
 
 
@@ -49,47 +49,35 @@ def test_what_was_left_out_counts_as_read() -> None:
 def test_leader_epochs_grow_and_stay_within_those_planned(epochs: tuple[int, ...], divergent: int | None) -> None:
     check = RangeCheck(PIECE)
     for number, epoch in enumerate(epochs[:-1]):
-        check.on_batch(batch(100 + 10 * number, 10, epoch), follows_directly=number > 0)
+        check.on_batch(batch(100 + 10 * number, 10, epoch))
     with pytest.raises(LogTruncatedError) as error:
-        check.on_batch(batch(100 + 10 * (len(epochs) - 1), 10, epochs[-1]), follows_directly=True)
+        check.on_batch(batch(100 + 10 * (len(epochs) - 1), 10, epochs[-1]))
     assert error.value.divergent_offset == divergent
 
 
 def test_epochs_that_nobody_knows_are_not_checked() -> None:
     check = RangeCheck(PIECE._replace(leader_epoch_min=None, leader_epoch_max=None))
-    check.on_batch(batch(100, 10, 9), follows_directly=True)
-    check.on_batch(batch(110, 10, -1), follows_directly=True)
+    check.on_batch(batch(100, 10, 9))
+    check.on_batch(batch(110, 10, -1))
     with pytest.raises(LogTruncatedError):
-        check.on_batch(batch(120, 10, 8), follows_directly=True)
+        check.on_batch(batch(120, 10, 8))
 
 
-def test_missing_offsets_are_no_success() -> None:
-    check = RangeCheck(PIECE)
-    check.on_batch(batch(100, 10), follows_directly=False)
-    for follows_directly in (True, False):
-        with pytest.raises(RangeNotReadError, match="offset 110 is expected"):
-            check.on_batch(batch(111, 10), follows_directly=follows_directly)
+@pytest.mark.parametrize("gap", [(110, 111), (100, 110), (190, 300), (199, 201)])
+def test_missing_offsets_are_no_success(gap: tuple[int, int]) -> None:
+    with pytest.raises(RangeNotReadError, match=rf"there are no records at \[{gap[0]}, {gap[1]}\)"):
+        RangeCheck(PIECE).on_fetch(100, "id", [gap])
+    RangeCheck(PIECE).on_fetch(100, "id", [(200, 201)])  # beyond the range: of no concern
 
 
 def test_a_compacted_topic_may_have_holes() -> None:
     check = RangeCheck(PIECE._replace(may_have_gaps=True))
-    check.on_batch(batch(140, 10)._replace(last_offset_delta=19), follows_directly=True)
-    check.on_batch(batch(170, 10), follows_directly=True)
+    check.on_fetch(100, "id", [(100, 140), (160, 170)])
+    check.on_batch(batch(140, 10)._replace(last_offset_delta=19))
+    check.on_batch(batch(170, 10))
     assert check.expected_offset == 180
-    with pytest.raises(RangeNotReadError, match=r"10 records at \[100, 120\)"):
-        RangeCheck(PIECE).on_batch(batch(100, 10)._replace(last_offset_delta=19), follows_directly=True)
-
-
-def test_ends_of_transactions_take_offsets_of_their_own() -> None:
-    check = RangeCheck(PIECE)
-    check.on_batch(batch(100, 10, transactional=True), follows_directly=False)
-    check.on_batch(batch(111, 10), follows_directly=False)
-    with pytest.raises(RangeNotReadError):
-        check.on_batch(batch(122, 10), follows_directly=True)
-    RangeCheck(PIECE).on_batch(batch(100 + MARKERS_AT_START_MAX, 10), follows_directly=False)
-    with pytest.raises(RangeNotReadError):
-        RangeCheck(PIECE).on_batch(batch(101 + MARKERS_AT_START_MAX, 10), follows_directly=False)
-    RangeCheck(PIECE, committed_only=True).on_batch(batch(190, 10), follows_directly=False)
+    with pytest.raises(RangeNotReadError, match=r"there are 10 records at \[100, 120\)"):
+        RangeCheck(PIECE).on_batch(batch(100, 10)._replace(last_offset_delta=19))
 
 
 def test_answers_must_be_those_that_are_due() -> None:
@@ -99,6 +87,6 @@ def test_answers_must_be_those_that_are_due() -> None:
         check.on_fetch(100, "another id")
     with pytest.raises(RangeNotReadError, match="fetched from 99, not from 100"):
         check.on_fetch(99, "id")
-    check.on_batch(batch(100, 10), follows_directly=True)
+    check.on_batch(batch(100, 10))
     with pytest.raises(RangeNotReadError, match="would go on at 105"):
         check.on_answer_read(105)

@@ -29,6 +29,7 @@ pytest.importorskip("pyspark.sql.types", reason="pyspark is not installed: pip i
 
 from tidelog.spark import reading
 from tidelog.spark.columns import spark_schema
+from tidelog.spark.range_check import RangeNotReadError
 from tidelog.spark.reading import TaskTruncatedError, read_range
 from tidelog.spark.rows import arrow_schema
 
@@ -36,11 +37,15 @@ T0 = TopicPartition("t", PartitionIndex(0))
 OLD, NEW = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 
 
-def three_records() -> bytes:
+def records_at(base_offset: int, count: int) -> bytes:
     builder = BatchBuilder()
-    for _ in range(3):
+    for _ in range(count):
         builder.append(0, None, b"v")
-    return builder.build(0, 0)
+    return builder.build(base_offset, 0)
+
+
+def three_records() -> bytes:
+    return records_at(0, 3)
 
 
 class LentConsumer:
@@ -136,6 +141,53 @@ class Replica(ScriptedBroker):
         code = Code.NONE if self.leads else Code.NOT_LEADER_OR_FOLLOWER
         row = list_offsets.ListOffsetsPartitionResponse(partition_index=0, error_code=code, offset=0)
         return list_offsets.ListOffsetsResponse(topics=[list_offsets.ListOffsetsTopicResponse("t", [row])])
+
+
+class LackingBroker(ScriptedBroker):
+    """Holds records 0 and 1, and the one at 5."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on(ApiKey.METADATA, self._metadata)
+        self.on(ApiKey.FETCH, self._fetch)
+
+    def _metadata(self, request: metadata.MetadataRequest, version: int) -> metadata.MetadataResponse:
+        row = metadata.MetadataResponsePartition(partition_index=0, leader_id=0, leader_epoch=0, replica_nodes=[0])
+        return metadata.MetadataResponse(
+            brokers=[metadata.MetadataResponseBroker(0, "127.0.0.1", self.port)],
+            cluster_id="one",
+            controller_id=0,
+            topics=[metadata.MetadataResponseTopic(name="t", topic_id=UUID(int=2), partitions=[row])],
+        )
+
+    def _fetch(self, request: fetch.FetchRequest, version: int) -> fetch.FetchResponse:
+        records = records_at(0, 2) + records_at(5, 1)
+        row = fetch.PartitionData(partition_index=0, high_watermark=6, records=records)
+        return fetch.FetchResponse(
+            responses=[fetch.FetchableTopicResponse(topic="t", topic_id=UUID(int=2), partitions=[row])]
+        )
+
+
+@pytest.mark.parametrize("end", [3, 5, 6])
+def test_records_that_are_missing_at_the_end_of_a_range_fail_the_task(
+    end: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def lend(settings: Mapping[str, object]) -> Iterator[Consumer]:
+        options: dict[str, Any] = {**FAST, **settings}
+        with Consumer(**options, auto_offset_reset="none") as consumer:
+            yield consumer
+
+    async def main() -> None:
+        async with LackingBroker() as broker:
+            options = source_options({"kafka.bootstrap.servers": broker.address, "subscribe": "t"}, streaming=False)
+            piece = Range(T0, NEW, Offset(0), Offset(end), None, None, LeaderEpoch(0))
+            schema = arrow_schema(spark_schema(include_headers=False))
+            with pytest.raises(RangeNotReadError, match=r"t-0: there are no records at \[2, 5\)"):
+                await asyncio.to_thread(lambda: list(read_range(piece, options, schema)))
+
+    monkeypatch.setattr(reading, "borrowed_consumer", lend)
+    asyncio.run(main())
 
 
 def test_out_of_range_at_a_follower_is_asked_of_the_leader_and_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,8 @@ class FetchedRange:
     epochs: list[tuple[LeaderEpoch, int]]
     """Each leader epoch found, of all batches, hidden ones too, with the offset where the one before it ends: what
     compaction left out between the two is taken for the newer one's, of which nothing is known."""
+    gaps: list[tuple[int, int]]
+    """Offsets, the ends exclusive, of which there is no batch, not even one that is hidden."""
     fetch_offset: int
     next_offset: int
     high_watermark: int
@@ -88,6 +90,7 @@ def read_fetched(
     buffer = memoryview(records) if records is not None else memoryview(b"")
     shown: list[tuple[int, BatchHeader]] = []
     epochs: list[tuple[LeaderEpoch, int]] = []
+    gaps: list[tuple[int, int]] = []
     starting = sorted(aborted, key=_first_offset, reverse=True) if aborted else []
     open_aborted: set[int] = set()
     next_offset, lowest_offset = fetch_offset, 0
@@ -110,6 +113,8 @@ def read_fetched(
             continue
         if header.leader_epoch >= 0 and (not epochs or epochs[-1][0] != header.leader_epoch):
             epochs.append((LeaderEpoch(header.leader_epoch), next_offset))
+        if header.base_offset > next_offset:
+            gaps.append((next_offset, header.base_offset))
         next_offset = header.next_offset
         hidden = header.is_control or (header.is_transactional and header.producer_id in open_aborted)
         if not hidden and header.record_count:
@@ -118,6 +123,7 @@ def read_fetched(
         buffer,
         shown,
         epochs,
+        gaps,
         fetch_offset,
         next_offset,
         high_watermark,

@@ -295,6 +295,7 @@ def _take_batches(reader: PartitionReader, fetched: FetchedRange) -> list[Fetche
                 fetched.log_start_offset,
                 epoch if epoch >= 0 else None,
                 topic_id,
+                tuple(gap for gap in fetched.gaps if start < gap[1] and gap[0] < next_offset),
             )
         )
         for header in headers:

@@ -132,6 +132,9 @@ class FetchedBatches(NamedTuple):
     """Of the last batch."""
     topic_id: str | None
     """As Kafka prints it; None where the broker has none."""
+    gaps: tuple[tuple[int, int], ...] = ()
+    """Offsets before `next_offset`, from inclusive to exclusive, of which the broker has no batch, not even one that is
+    left out here: compaction removed it, or it is lost."""
 
 
 class CommittedOffset(NamedTuple):
