@@ -26,6 +26,7 @@ from tidelog.spark import decision_log as decision_logs  # noqa: E402 - pyspark 
 from tidelog.spark import exactly_once  # noqa: E402
 from tidelog.spark.decision_log import TOPIC, DecisionLog, decision_log  # noqa: E402
 from tidelog.spark.options import SinkOptions, sink_options  # noqa: E402
+from tidelog.spark.sink import _Rows  # noqa: E402
 from tidelog.spark.sink_decisions import (  # noqa: E402
     Committable,
     SinkAheadError,
@@ -348,6 +349,18 @@ def test_a_task_without_a_message_is_not_committed(sink: Sink) -> None:
     with pytest.raises(exactly_once.SparkVersionError, match=r"commits 2 tasks, and hands over what 1 of them wrote"):
         exactly_once.commit([None, prepared], sink.options())
     sink.abort(prepared)
+    assert sink.open_transactions() == []
+
+
+def test_a_task_of_which_every_row_is_dropped_has_nothing_to_commit(sink: Sink) -> None:
+    options = sink.options(onBadRow="drop")
+    rows = _Rows(options)
+    bad = pa.record_batch({"value": pa.array([b"bad"]), "partition": pa.array([-1], pa.int32())})
+    dropped = exactly_once.write(iter([bad]), options, exactly_once.Task(batch(0), 0, 0), rows.send)
+    assert (dropped.records, dropped.committable) == (0, None)
+    assert rows.bad == {"its partition is below 0": 1}
+    sink.commit(dropped, sink.task(batch(0), ["a"], partition=1))
+    assert sink.read() == ["a"]
     assert sink.open_transactions() == []
 
 

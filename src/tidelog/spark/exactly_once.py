@@ -69,7 +69,7 @@ class Prepared(WriterCommitMessage):
     Attributes:
         writing: by whom, and for which batch.
         records: in the transaction.
-        committable: the transaction; None if there is none, because there was no row.
+        committable: the transaction; None if there is none, because no row was sent.
         was_decided: nothing was written, since the batch is decided.
         bad_rows: how many were left out, by reason.
     """
@@ -135,7 +135,8 @@ def write(batches: Iterator[pa.RecordBatch], options: SinkOptions, task: Task, s
         for batch in filled:
             count += send(producer, batch)
         prepared = producer.prepare_transaction()
-    assert prepared is not None, "rows were sent"
+    if prepared is None:  # `onBadRow` has dropped each row
+        return Prepared(writing, 0, None)
     committable = Committable(task.partition, task.attempt, prepared.producer_id, prepared.producer_epoch)
     return Prepared(writing, count, committable)
 
