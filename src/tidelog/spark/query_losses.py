@@ -93,15 +93,14 @@ def losses(
                 "Spark has removed the batch"
             ) from None
         _check_connectors(checkpoint, sources)
-        return _with_query_id(list(_of_batch(sources, batch_id)), opened)
+        if not any(one.stream is not None and one.stream.losses for one in sources):
+            return []  # mostly: the batch before need not be read
+        return _with_query_id(list(_of_batch(sources, batch_id, _sources_of(opened, batch_id - 1))), opened)
     found: list[QueryLoss] = []
     newest: Sequence[SourceOffset] = ()
     for number in opened.planned():
-        try:
-            newest = opened.sources(number)
-        except FileNotFoundError:
-            continue  # removed since it was listed
-        found += _of_batch(newest, number)
+        before, newest = newest, _sources_of(opened, number)
+        found += _of_batch(newest, number, before)
     if newest:
         _check_connectors(checkpoint, newest)
     return _with_query_id(found, opened)
@@ -122,9 +121,19 @@ def _check_connectors(checkpoint: str, sources: Sequence[SourceOffset]) -> None:
     )
 
 
-def _of_batch(sources: Sequence[SourceOffset], batch_id: int) -> Iterator[QueryLoss]:
+def _sources_of(opened: Checkpoint, batch_id: int) -> Sequence[SourceOffset]:
+    """Where the sources end in a batch; none if Spark has removed it, or if there was none."""
+    try:
+        return opened.sources(batch_id)
+    except FileNotFoundError:
+        return ()
+
+
+def _of_batch(sources: Sequence[SourceOffset], batch_id: int, before: Sequence[SourceOffset]) -> Iterator[QueryLoss]:
+    ends_before = {one.source: one.stream for one in before}
     for one in sources:
-        if one.stream is not None:
+        # A source with nothing new repeats its offset, with what it said of losses.
+        if one.stream is not None and one.stream != ends_before.get(one.source):
             yield from losses_of_offset(one.stream, batch_id, one.source)
 
 

@@ -62,6 +62,19 @@ def test_losses_are_read_from_the_batches_that_made_up_for_them(checkpoint: Writ
     assert losses(place, 0) == []
 
 
+def test_a_source_with_nothing_new_does_not_lose_again(checkpoint: WrittenCheckpoint) -> None:
+    """A batch that another source fills, or that Spark runs for the sake of state, repeats the offset before."""
+    checkpoint.plan(end(20, 12), KAFKA)
+    checkpoint.plan(REWOUND, KAFKA)
+    checkpoint.plan(REWOUND, {"t": {"0": 24, "1": 7}})
+    checkpoint.plan(REWOUND, {"t": {"0": 25, "1": 7}})
+    place = str(checkpoint.path)
+    assert [loss.batch_id for loss in losses(place)] == [1]
+    assert [len(losses(place, number)) for number in range(4)] == [0, 1, 0, 0]
+    (checkpoint.path / "offsets" / "0").unlink()
+    assert [loss.batch_id for loss in losses(place)] == [1]  # as far as the checkpoint tells
+
+
 def test_a_replay_that_could_not_read_all_says_where_it_went_on(checkpoint: WrittenCheckpoint) -> None:
     lost = Loss("retention", at(10), Offset(14), IDS[0], in_replay=True)
     checkpoint.plan(end(30, 12, begin={T0: at(20)}, lost={T0: lost}))
