@@ -108,3 +108,31 @@ def test_rows_are_told_apart_by_where_they_come_from(spark: SparkSession) -> Non
         (3, None): (None, None),
     }
     assert sum(line.found for line in looked_into) == 15
+
+
+CONTENT = {
+    "debit": "bigint",
+    "credit": "bigint",
+    "tags": "array<struct<key:string,text:string>>",
+    "times": "map<string,timestamp>",
+}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("5, null, null, null", "null, 5, null, null"),
+        (
+            "1, 1, array(struct('a', null), struct('b', 'c')), null",
+            "1, 1, array(struct('a', 'b'), struct('c', null)), null",
+        ),
+        ("1, 1, array(), null", "1, 1, null, null"),
+        ("1, 1, null, map('a', timestamp_micros(1))", "1, 1, null, map('a', timestamp_micros(2))"),
+    ],
+)
+def test_rows_that_differ_have_other_hashes(spark: SparkSession, one: str, other: str) -> None:
+    casts = [f"cast(col{number} as {kind}) as {name}" for number, (name, kind) in enumerate(CONTENT.items(), 1)]
+    rows = spark.sql(f"SELECT * FROM VALUES ({one}), ({other}), ({one})").selectExpr(
+        "'t' as topic", f"'{ID}' as topicId", "0 as partition", "1L as offset", "1 as leaderEpoch", *casts
+    )
+    assert len({row.digest for row in hashed(rows, list(CONTENT)).collect()}) == 2

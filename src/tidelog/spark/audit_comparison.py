@@ -109,14 +109,27 @@ def bucket_offsets(coverage: Coverage) -> int:
 
 
 def hashed(rows: DataFrame, content: Sequence[str]) -> DataFrame:
-    """Where each row comes from, and a hash of its `content`: all other columns that are compared."""
+    """Where each row comes from, and a hash of its `content`: all other columns that are compared.
+
+    Spark's hash passes over nulls, at any depth: (5, null) has that of (null, 5). So it is told where they are.
+    """
     from pyspark.sql import functions as f
 
-    columns = [
-        f.to_json(f.struct(name)) if "map<" in rows.schema[name].dataType.simpleString() else f.col(name)
-        for name in sorted(content)
-    ]
+    columns: list[Column] = []
+    for name in sorted(content):
+        if any(nested in rows.schema[name].dataType.simpleString() for nested in ("array<", "map<", "struct<")):
+            columns.append(f.to_json(f.struct(name), _EXACT))
+        else:
+            columns += [f.col(name), f.isnull(name)]
     return rows.select(*KEY, (f.xxhash64(*columns) if columns else f.lit(0).cast("bigint")).alias("digest"))
+
+
+_EXACT = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Options of JSON under which values that differ have texts that differ: as it is, times have milliseconds."""
 
 
 def compare_buckets(
