@@ -399,7 +399,7 @@ class StreamPlanner:
         def plan() -> list[Range]:
             facts = self.cluster.facts(last.topic_ids)
             losses = self._losses({key: pair[1] for key, pair in pairs.items()}, last.topic_ids, facts)
-            losses = {**self._removed(pairs, facts, losses), **losses}
+            losses = {**self._removed(pairs, last.topic_ids, facts, losses), **losses}
             left = dict(pairs)
             self.cut_short, self.left_out = {}, {}
             for key, loss in losses.items():
@@ -499,12 +499,13 @@ class StreamPlanner:
     def _removed(
         self,
         pairs: Mapping[TopicPartition, tuple[ReadPosition, ReadPosition]],
+        topic_ids: Mapping[str, str | None],
         facts: ClusterFacts,
         losses: Mapping[TopicPartition, Loss],
     ) -> dict[TopicPartition, Loss]:
         """Losses to retention at the beginning of ranges whose end is still there."""
         removed = {
-            key: Loss("retention", begin, facts.partitions[key].log_start_offset)
+            key: Loss("retention", begin, facts.partitions[key].log_start_offset, topic_ids.get(key.topic))
             for key, (begin, end) in pairs.items()
             if key not in losses and begin.offset < end.offset and begin.offset < facts.partitions[key].log_start_offset
         }

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from tidelog.base.errors import LogTruncatedError, OffsetOutOfRangeError, TidelogError, TopicRecreatedError
+from tidelog.base.errors import LogTruncatedError, OffsetOutOfRangeError, TopicRecreatedError
 from tidelog.records.batch import split_batches
 from tidelog.spark.clients import borrowed_consumer
 from tidelog.spark.options import SourceOptions
@@ -35,9 +35,9 @@ POLL_MS = 500
 class TaskTruncatedError(LogTruncatedError):
     """What a task was to read is not there any more. Restarting the query plans it anew, by `onTruncation`."""
 
-    def __init__(self, piece: Range, cause: TidelogError) -> None:
+    def __init__(self, piece: Range, cause: OffsetOutOfRangeError) -> None:
         loss: dict[str, Any] = {
-            "cause": "recreated" if isinstance(cause, TopicRecreatedError) else "truncated",
+            "cause": _word_of(cause),
             "divergentOffset": getattr(cause, "divergent_offset", None),
             "leaderEpoch": piece.leader_epoch_before,
             "logStartOffset": getattr(cause, "log_start_offset", None),
@@ -56,6 +56,14 @@ class TaskTruncatedError(LogTruncatedError):
             leader_epoch=piece.leader_epoch_before,
             log_start_offset=loss["logStartOffset"],
         )
+
+
+def _word_of(cause: OffsetOutOfRangeError) -> str:
+    if isinstance(cause, TopicRecreatedError):
+        return "recreated"
+    if isinstance(cause, LogTruncatedError) or cause.offset >= (cause.log_start_offset or 0):
+        return "truncated"
+    return "retention"
 
 
 def read_range(piece: Range, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

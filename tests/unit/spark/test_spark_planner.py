@@ -190,6 +190,17 @@ def test_policies_for_what_retention_removed(policy: str, begins: int) -> None:
     assert [loss.cause for loss in after.losses.values()] == ["retention"]
 
 
+def test_what_retention_removed_of_a_batch_that_runs_again_has_the_topic_s_id() -> None:
+    cluster = ToyCluster(t=1)
+    cluster["t", 0].append(9)
+    end = planner_of(cluster).next_offset(FIRST, None)
+    cluster["t", 0].retain_from(3)
+    planner = planner_of(cluster, onTruncation="rewind")
+    assert spans(planner.ranges(FIRST, end)) == [("t-0", 3, 9)]
+    after = StreamOffset.from_json(planner.next_offset(end, None))
+    assert [(loss.cause, loss.topic_id) for loss in after.losses.values()] == [("retention", IDS[0])]
+
+
 def test_a_recreated_topic_is_not_taken_for_the_old_one() -> None:
     cluster = ToyCluster(t=1)
     cluster["t", 0].append(5)

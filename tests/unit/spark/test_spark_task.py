@@ -13,10 +13,11 @@ import pytest
 from support.fixtures.modelled_admin import FAST
 from support.fixtures.scripted_broker import ScriptedBroker
 from tidelog import Consumer
-from tidelog.base.errors import Code, TopicRecreatedError
+from tidelog.base.errors import Code, OffsetOutOfRangeError, TopicRecreatedError
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.client.core.values import FetchedBatches
 from tidelog.records.batch import BatchBuilder
+from tidelog.spark import find_tag
 from tidelog.spark.options import source_options
 from tidelog.spark.plan import Range
 from tidelog.wire import ApiKey
@@ -88,6 +89,28 @@ def test_a_consumer_that_knew_the_topic_before_this_one_begins_again(monkeypatch
     consumer = LentConsumer(1, NEW)
     assert read(consumer, monkeypatch) == 3
     assert consumer.sought == [(0, None)] * 2
+
+
+def test_what_retention_removes_before_it_is_read_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    class RetainingConsumer(LentConsumer):
+        def poll_batches(self, timeout_ms: int) -> list[FetchedBatches]:
+            raise OffsetOutOfRangeError(T0, offset=0, log_start_offset=2, end_offset=9)
+
+    with pytest.raises(TaskTruncatedError) as error:
+        read(RetainingConsumer(0, NEW), monkeypatch)
+    tagged = find_tag(error.value, "LOG_TRUNCATION")
+    assert tagged is not None
+    assert tagged.details["losses"] == [
+        {
+            "cause": "retention",
+            "divergentOffset": None,
+            "leaderEpoch": None,
+            "logStartOffset": 2,
+            "offset": 0,
+            "partition": 0,
+            "topic": "t",
+        }
+    ]
 
 
 @pytest.mark.parametrize(("surprises", "new_topic_id"), [(2, NEW), (1, OLD)])
