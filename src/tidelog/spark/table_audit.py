@@ -17,7 +17,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidelog.base.ids import Offset, TopicPartition
+from tidelog.base.ids import TopicPartition
+from tidelog.client.core.positions import Questions
 from tidelog.spark.audit_comparison import (
     KEY,
     AuditLine,
@@ -37,11 +38,12 @@ from tidelog.spark.coverage import Coverage, PartitionKey, Span, coverage_of
 from tidelog.spark.delta import TableFolder, TableSnapshot, all_nullable, column_types
 from tidelog.spark.healing import QUERY_PROPERTY, app_id, check_ours, truncations_path
 from tidelog.spark.healing_errors import HealingError
+from tidelog.spark.offsets import ReadPosition
 from tidelog.spark.options import source_options
 from tidelog.spark.plan import ClusterFacts
 from tidelog.spark.table_files import ADDED, PROVENANCE
 from tidelog.spark.table_reading import frame_of
-from tidelog.spark.truncation import place
+from tidelog.spark.truncation import PartitionFacts, place
 from tidelog.spark.withdrawal import Event
 from tidelog.spark.write_ahead_log import WriteAheadLog
 
@@ -207,9 +209,7 @@ def _facts(client: Mapping[str, str], coverage: Coverage) -> dict[PartitionKey, 
         compacted = {at for at in there.values() if at.topic in facts.with_gaps}
         ends = cluster.patiently(
             "look up the leader epochs",
-            lambda: cluster.ask(
-                {at: place(Offset(facts.partitions[at].end_offset), facts.partitions[at]) for at in compacted}, facts
-            ),
+            lambda: cluster.ask({at: _whole_lineage(facts.partitions[at]) for at in compacted}, facts),
         )
     finally:
         cluster.close()
@@ -219,6 +219,11 @@ def _facts(client: Mapping[str, str], coverage: Coverage) -> dict[PartitionKey, 
         lineage = [] if end is None else end.lineage or [(end.leader_epoch or 0, 0)]
         known[key] = PartitionNow(now.log_start_offset, now.end_offset, [(int(e), int(o)) for e, o in lineage])
     return known
+
+
+def _whole_lineage(now: PartitionFacts) -> Questions[ReadPosition]:
+    """The end of a partition, with all leader epochs of its log: a row may come from a record of any of them."""
+    return place(now.end_offset, now, epochs_max=None)
 
 
 def _wanted(coverage: Coverage, known: Mapping[PartitionKey, PartitionNow]) -> dict[PartitionKey, Span]:

@@ -49,7 +49,13 @@ class CannotTellError(KafkaError):
     code = Code.OFFSET_NOT_AVAILABLE
 
 
-def place(offset: Offset, facts: PartitionFacts, after: ReadPosition | None = None) -> Questions[ReadPosition]:
+def place(
+    offset: Offset,
+    facts: PartitionFacts,
+    after: ReadPosition | None = None,
+    *,
+    epochs_max: int | None = LINEAGE_LENGTH_MAX,
+) -> Questions[ReadPosition]:
     """The position at `offset`, with the leader epoch of the record before it.
 
     The current epoch would not do: it may hold no record, and then a lineage without it is nothing to worry about,
@@ -59,6 +65,7 @@ def place(offset: Offset, facts: PartitionFacts, after: ReadPosition | None = No
         offset: at or below the end offset.
         facts: of the partition, now.
         after: a valid position at or below `offset`, of which the lineage is continued.
+        epochs_max: leader epochs of the lineage; None for all that the log has. Each is a question.
     """
     if after is not None and after.offset == offset:
         return after
@@ -83,19 +90,18 @@ def place(offset: Offset, facts: PartitionFacts, after: ReadPosition | None = No
             record_epoch = answer[0]
         else:
             too_old = asked
-    return ReadPosition(
-        offset, record_epoch, lineage=(yield from _lineage(record_epoch, facts.log_start_offset, known))
-    )
+    lineage = yield from _lineage(record_epoch, facts.log_start_offset, known, epochs_max)
+    return ReadPosition(offset, record_epoch, lineage=lineage)
 
 
 def _lineage(
-    record_epoch: LeaderEpoch, log_start_offset: Offset, known: ReadPosition | None
+    record_epoch: LeaderEpoch, log_start_offset: Offset, known: ReadPosition | None, epochs_max: int | None
 ) -> Questions[tuple[tuple[LeaderEpoch, Offset], ...]]:
     """The leader epochs up to `record_epoch`, down to those of `known` or as far as the log and the limit reach."""
     older: tuple[tuple[LeaderEpoch, Offset], ...] = ()
     newer: list[tuple[LeaderEpoch, Offset]] = []
     epoch = record_epoch
-    while epoch > 0 and len(newer) < LINEAGE_LENGTH_MAX:
+    while epoch > 0 and (epochs_max is None or len(newer) < epochs_max):
         before = yield LeaderEpoch(epoch - 1)  # it ends where `epoch` starts
         if before is None or before[1] <= log_start_offset:
             break
@@ -105,7 +111,7 @@ def _lineage(
             older, epoch = known.lineage or ((known.leader_epoch, Offset(0)),), LeaderEpoch(-1)
     if epoch >= 0:
         newer.append((epoch, Offset(0)))
-    lineage = (*older, *reversed(newer))[-LINEAGE_LENGTH_MAX:]
+    lineage = (*older, *reversed(newer))[-(epochs_max or 0) :]
     # Nothing is known of what was before the first: it is taken to reach back to the beginning.
     return ((lineage[0][0], Offset(0)), *lineage[1:]) if len(lineage) > 1 else ()
 

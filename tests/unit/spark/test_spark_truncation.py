@@ -85,6 +85,8 @@ def test_a_lineage_has_a_limit() -> None:
         assert len(position.lineage) <= LINEAGE_LENGTH_MAX
     assert position.lineage == ((32, 0), *((epoch, epoch) for epoch in range(33, 40)))
     assert position == position_at(partition, 40)
+    whole, _ = answered(partition, place(Offset(40), facts_of(partition), epochs_max=None))
+    assert whole.lineage == tuple((epoch, epoch) for epoch in range(40))
 
 
 def test_nothing_is_asked_while_the_leader_stays(log: ToyPartition) -> None:
