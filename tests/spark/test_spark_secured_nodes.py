@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from support.nodes.secured_cluster import Login, SecuredCluster, properties_of
-from tidelog import AclBinding, Consumer, NewTopic, Producer, TopicPartition
+from tidelog import AclBinding, AclBindingFilter, Consumer, NewTopic, Producer, TopicPartition
+from tidelog.base.errors import TopicAlreadyExistsError
 from tidelog.client.admin.acl_descriptions import AclOperationName
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tidelog[spark-local]'")
 pytest.importorskip("cryptography", reason="cryptography is not installed: pip install 'tidelog[security]'")
 
+import pyarrow as pa
+
 from support.load.spark_pipeline import Settings
 from support.nodes.spark_standalone import PipelineDriver, SparkStandalone
+from tidelog.spark import exactly_once
+from tidelog.spark.decision_log import decision_log
+from tidelog.spark.options import sink_options
+from tidelog.spark.sink import _Rows
+from tidelog.spark.sink_decisions import Writing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,6 +76,30 @@ def test_a_query_by_a_token_and_what_is_refused(spark: SparkSession, secured: Se
     with pytest.raises(Exception, match="SASL SCRAM-SHA-512 failed, as user 'alice'") as error:
         spark.read.format("tidelog").options(**wrong, subscribe="allowed-written").load().count()
     assert "not-hers" not in str(error.value)
+
+
+def test_a_topic_of_decisions_that_is_there_needs_no_right_to_create_it(secured: SecuredCluster) -> None:
+    create = AclBinding("topic", DECISIONS, "User:alice", "create")
+    with secured.admin_client() as admin:
+        with suppress(TopicAlreadyExistsError):
+            admin.create_topics([NewTopic(DECISIONS, 1, configs={"cleanup.policy": "compact"})])
+        admin.create_topics([NewTopic("allowed-once", 1)])
+        admin.delete_acls([AclBindingFilter("topic", DECISIONS, "User:alice", "create")])
+    login = login_of(secured, "SCRAM-SHA-512")
+    options = {**options_of(secured, login), "topic": "allowed-once", "delivery": "exactly-once"}
+    parsed = sink_options({**options, "sinkId": "allowed-once"}, streaming=True)
+    rows = _Rows(parsed)
+    batch = pa.record_batch({"value": pa.array([b"a"])})
+    try:
+        task = exactly_once.Task(Writing("query", "run", 0), 0, 0)
+        exactly_once.commit([exactly_once.write(iter([batch]), parsed, task, rows.send)], parsed)
+    finally:
+        decision_log(parsed.client).close()
+        with secured.admin_client() as admin:
+            admin.create_acls([create])
+    with Consumer(secured.bootstrap(), isolation_level="read_committed", **secured.options(login)) as consumer:
+        consumer.assign([TopicPartition("allowed-once", 0)], start="earliest")
+        assert [record.value for record in consumer.until_end()] == [b"a"]
 
 
 @pytest.fixture(scope="module")

@@ -90,11 +90,8 @@ class DecisionLog:
 
         A later one may lie behind a transaction that is open. What is decided from it needs `change`.
         """
-        if self._consumer is None:
-            try:
-                self._connected_admin.describe_topics([TOPIC])
-            except UnknownTopicError:
-                return None
+        if self._consumer is None and not self._has_topic():
+            return None
         return self._state(scope)
 
     def _state(self, scope: str, *, is_latest: bool = False) -> SinkState | None:
@@ -162,7 +159,7 @@ class DecisionLog:
     def _change_once(self, scope: str, to: Callable[[SinkState | None], SinkState | None]) -> SinkState | None:
         with Producer(**self._change_settings, transactional_id=f"{scope}/decisions") as producer:
             producer.init_transactions()
-            if self.state(scope) is None:
+            if self.state(scope) is None and not self._has_topic():
                 self._create_topic()
             before = self._state(scope, is_latest=True)
             after = to(before)
@@ -170,6 +167,13 @@ class DecisionLog:
                 with producer.transaction() as transaction:
                     transaction.send(TOPIC, after.to_json(), scope, partition=0)
             return after
+
+    def _has_topic(self) -> bool:
+        try:
+            self._connected_admin.describe_topics([TOPIC])
+        except UnknownTopicError:
+            return False
+        return True
 
     def _create_topic(self) -> None:
         replicas = min(REPLICAS_MAX, len(self._connected_admin.describe_cluster().brokers))
