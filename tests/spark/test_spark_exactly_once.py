@@ -26,7 +26,7 @@ from tidelog.spark import decision_log as decision_logs  # noqa: E402 - pyspark 
 from tidelog.spark import exactly_once  # noqa: E402
 from tidelog.spark.decision_log import TOPIC, DecisionLog, decision_log  # noqa: E402
 from tidelog.spark.options import SinkOptions, sink_options  # noqa: E402
-from tidelog.spark.sink import _Rows  # noqa: E402
+from tidelog.spark.sink import ExactlyOnceBatchWriter, _Rows  # noqa: E402
 from tidelog.spark.sink_decisions import (  # noqa: E402
     Committable,
     SinkAheadError,
@@ -362,6 +362,30 @@ def test_a_task_of_which_every_row_is_dropped_has_nothing_to_commit(sink: Sink) 
     sink.commit(dropped, sink.task(batch(0), ["a"], partition=1))
     assert sink.read() == ["a"]
     assert sink.open_transactions() == []
+
+
+def test_a_second_write_of_a_name_says_that_it_wrote_nothing(
+    shared_node: NodeProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    sink = Sink(shared_node.bootstrap)
+    given = {"kafka.bootstrap.servers": sink.bootstrap, "topic": sink.topic, "delivery": "exactly-once"}
+    options = sink_options({**given, "sinkId": sink.sink_id, "txnId": "monday"})
+
+    def write(value: bytes) -> None:
+        writer = ExactlyOnceBatchWriter(options, StructType([StructField("value", BinaryType())]), overwrite=False)
+        rows = iter([pa.record_batch({"value": pa.array([value])})])
+        task = exactly_once.Task(writer.writing, 0, 0)
+        writer.commit([exactly_once.write(rows, options, task, _Rows(options).send)])
+
+    write(b"a")
+    assert not caplog.records
+    write(b"of tuesday")
+    assert [record.getMessage() for record in caplog.records] == [
+        "txnId=monday was written before, so nothing is written now: other rows need another txnId"
+    ]
+    assert sink.read() == ["a"]
 
 
 def test_what_is_decided_has_a_leader_when_a_broker_is_gone(tmp_path: Path) -> None:

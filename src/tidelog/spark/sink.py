@@ -91,6 +91,11 @@ class ExactlyOnceBatchWriter(BatchWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         with worded_errors():
             exactly_once.commit(messages, self.options)
+        if any(isinstance(message, exactly_once.Prepared) and message.was_decided for message in messages):
+            logger.warning(
+                "txnId=%s was written before, so nothing is written now: other rows need another txnId",
+                self.writing.query_id,
+            )
         _tell_of_bad_rows(messages, self.options)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
