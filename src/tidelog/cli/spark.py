@@ -55,7 +55,7 @@ class CheckpointOffsets:
         if not committed:
             said = f"batch {planned[-1]} is planned" if planned else "none is planned either"
             raise CheckpointError(
-                f"checkpoint {self.checkpoint} has no committed batch ({said}): the query has finished nothing, so it "
+                f"checkpoint {opened.location} has no committed batch ({said}): the query has finished nothing, so it "
                 "can begin anew where it began"
             )
         newest = committed[-1]
@@ -63,12 +63,12 @@ class CheckpointOffsets:
             sources = opened.sources(newest)
         except FileNotFoundError:
             raise CheckpointError(
-                f"checkpoint {self.checkpoint}: commits/{newest} is there, and offsets/{newest} is not: it is damaged"
+                f"checkpoint {opened.location}: commits/{newest} is there, and offsets/{newest} is not: it is damaged"
             ) from None
         known = [one for one in sources if one.connector != OTHER]
         if not known:
             raise CheckpointError(
-                f"checkpoint {self.checkpoint} is of a query that reads neither with Tidelog's source nor with Spark's "
+                f"checkpoint {opened.location} is of a query that reads neither with Tidelog's source nor with Spark's "
                 "Kafka connector: it has no offsets of a log"
             )
         if self.output == "value":

@@ -229,7 +229,7 @@ def without_password(uri: str) -> str:
 
 
 def _in_a_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:TEXT_LENGTH_MAX]
+    return without_password(" ".join(str(error).split()))[:TEXT_LENGTH_MAX]
 
 
 def open_files(

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.base.ids import PartitionIndex, TopicPartition
-from tidelog.spark.checkpoint_files import attempted, open_files
+from tidelog.spark.checkpoint_files import attempted, open_files, without_password
 from tidelog.spark.offsets import CheckpointError, StreamOffset
 
 if TYPE_CHECKING:
@@ -73,10 +73,13 @@ class Checkpoint:
         location: what the query's `checkpointLocation` is.
         filesystem: as in `open_files`.
         spark: likewise. It does not see what keeps state.
+
+    Attributes:
+        location: as it may be shown, without a password.
     """
 
     def __init__(self, location: str, filesystem: FileSystem | None = None, spark: SparkSession | None = None) -> None:
-        self.location = location
+        self.location = without_password(location)
         self._files = open_files(location, filesystem, spark)
 
     def planned(self) -> list[int]:

@@ -157,7 +157,7 @@ class HealingWriter:
         if log.has_state():
             raise HealingError(
                 "STATE_CANNOT_HEAL",
-                f"{self.checkpoint}/state holds the state of an aggregate, a deduplication or a join, which keeps what "
+                f"{log.path}/state holds the state of an aggregate, a deduplication or a join, which keeps what "
                 "came from lost records: write plain rows with healing_writer, and aggregate the table "
                 "(tidelog.spark.healed_aggregate)",
             )

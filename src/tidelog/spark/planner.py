@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.client.core.positions import UNDEFINED_MS_MAX, Questions
+from tidelog.spark.checkpoint_files import without_password
 from tidelog.spark.checkpoints import TIDELOG, Checkpoint
 from tidelog.spark.offsets import CheckpointError, Json, Loss, ReadPosition, StreamOffset
 from tidelog.spark.options import SourceOptions
@@ -268,7 +269,7 @@ class StreamPlanner:
         operators = self._operators(start) if counted else None
         given = self.options.checkpoint
         if operators and given is not None and given.refuses:
-            raise StatefulRewindError(counted, facts, checkpoint=given.location, operators=operators)
+            raise StatefulRewindError(counted, facts, checkpoint=without_password(given.location), operators=operators)
         policy = self.options.on_truncation
         resumed: dict[TopicPartition, Resumption] = {}
         for key, loss in sorted(after.losses.items()):

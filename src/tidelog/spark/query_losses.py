@@ -89,10 +89,10 @@ def losses(
             known = opened.planned()
             held = f"{known[0]} to {known[-1]}" if known else "none yet"
             raise CheckpointError(
-                f"checkpoint {checkpoint} holds no batch {batch_id} (it holds {held}): it is of another query, or "
+                f"checkpoint {opened.location} holds no batch {batch_id} (it holds {held}): it is of another query, or "
                 "Spark has removed the batch"
             ) from None
-        _check_connectors(checkpoint, sources)
+        _check_connectors(opened, sources)
         if not any(one.stream is not None and one.stream.losses for one in sources):
             return []  # mostly: the batch before need not be read
         return _with_query_id(list(_of_batch(sources, batch_id, _sources_of(opened, batch_id - 1))), opened)
@@ -102,16 +102,16 @@ def losses(
         before, newest = newest, _sources_of(opened, number)
         found += _of_batch(newest, number, before)
     if newest:
-        _check_connectors(checkpoint, newest)
+        _check_connectors(opened, newest)
     return _with_query_id(found, opened)
 
 
-def _check_connectors(checkpoint: str, sources: Sequence[SourceOffset]) -> None:
+def _check_connectors(opened: Checkpoint, sources: Sequence[SourceOffset]) -> None:
     if any(one.connector == TIDELOG for one in sources):
         return
     of_kafka = any(one.connector == KAFKA for one in sources)
     raise CheckpointError(
-        f"checkpoint {checkpoint} is of a query without a source of format tidelog"
+        f"checkpoint {opened.location} is of a query without a source of format tidelog"
         + (
             ": it reads with Spark's Kafka connector, whose offsets hold no leader epochs and no topic ids, so that it "
             "cannot know what it lost"

@@ -16,7 +16,7 @@ from contextlib import suppress
 from hashlib import sha256
 
 from tidelog.base.ids import TopicPartition
-from tidelog.spark.checkpoint_files import attempted, writable_files
+from tidelog.spark.checkpoint_files import attempted, without_password, writable_files
 from tidelog.spark.offsets import CheckpointError, Json, Loss, ReadPosition, StreamOffset
 
 logger = logging.getLogger("tidelog.spark")
@@ -35,7 +35,7 @@ class ReplayNotes:
     """
 
     def __init__(self, location: str) -> None:
-        self._location = location
+        self._location = without_password(location)
         self._files = writable_files(location)
 
     def read(self, end: Json) -> Unread:

@@ -38,15 +38,17 @@ class WriteAheadLog:
     Args:
         path: the query's `checkpointLocation`.
         spark: the session; None if the path is known to be on this machine.
+
+    Attributes:
+        path: as it may be shown, without a password.
     """
 
     def __init__(self, path: str, spark: SparkSession | None) -> None:
-        self.path = path.rstrip("/")
-        folder = local_folder(self.path)
+        path = path.rstrip("/")
+        self.path = without_password(path)
+        folder = local_folder(path)
         self._files: CheckpointFiles = (
-            LocalFiles(str(folder or self.path))
-            if folder is not None or spark is None
-            else FallbackFiles(spark, self.path)
+            LocalFiles(str(folder or path)) if folder is not None or spark is None else FallbackFiles(spark, path)
         )
 
     def query_id(self) -> str:
@@ -112,8 +114,7 @@ class WriteAheadLog:
     def _unreadable(self, name: str) -> HealingError:
         return HealingError(
             "CHECKPOINT_UNREADABLE",
-            f"{without_password(self.path)} holds no readable {name}: is it the checkpointLocation of the query that "
-            "writes the table?",
+            f"{self.path} holds no readable {name}: is it the checkpointLocation of the query that writes the table?",
         )
 
 

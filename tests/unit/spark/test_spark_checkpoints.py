@@ -190,6 +190,26 @@ class TestElsewhere:
         with pytest.raises(CheckpointError, match=r"cannot be read: what\. Credentials"):
             attempted("abfss://x/y", lambda: _raise(arrow.lib.ArrowException("what")))
 
+    def test_no_error_shows_the_password_of_a_uri(
+        self, checkpoint: WrittenCheckpoint, fs: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        place = "s3://key:swordfish@bucket"
+
+        def said(*arguments: Any, **more: Any) -> str:
+            with pytest.raises(CheckpointError, match=r"s3://key:\.\.\.@bucket") as error:
+                losses(place, *arguments, **more)
+            return str(error.value)
+
+        told = [said(filesystem=fs.LocalFileSystem())]  # Arrow's own words have the URI
+        monkeypatch.setattr("tidelog.spark.checkpoints.open_files", lambda *_: LocalFiles(str(checkpoint.path)))
+        checkpoint.plan(KAFKA)
+        told += [said(), said(7)]
+        (checkpoint.path / "offsets" / "0").write_text("v9\n{}\n")
+        told.append(said())
+        shutil.rmtree(checkpoint.path)
+        told.append(said())
+        assert "swordfish" not in "".join(told)
+
     def test_this_machine_needs_no_arrow(self) -> None:
         assert isinstance(open_files("/tmp/x"), LocalFiles)
         assert isinstance(open_files("relative/x"), LocalFiles)
