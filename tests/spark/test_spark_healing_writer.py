@@ -205,6 +205,18 @@ def test_tables_of_others_are_left_alone(
         read_table(spark, tmp_path / "none")
 
 
+def test_a_path_is_one_of_this_machine_whatever_spark_s_default_file_system_is(
+    spark: SparkSession, tmp_path: Path, checkpoint: Checkpoint, frame: Callable[..., DataFrame]
+) -> None:
+    spark.conf.set("fs.defaultFS", "hdfs://127.0.0.1:1")
+    try:
+        table = tmp_path / "table"
+        healing_writer(table, checkpoint.path)(frame(range(3)), 0)
+        assert names(spark, table) == ["0@0", "1@0", "2@0"]
+    finally:
+        spark.conf.unset("fs.defaultFS")
+
+
 def test_a_table_in_a_store_is_written_and_read_through_deltalake(
     spark: SparkSession, tmp_path: Path, checkpoint: Checkpoint, frame: Callable[..., DataFrame]
 ) -> None:

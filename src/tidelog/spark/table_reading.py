@@ -39,7 +39,8 @@ def frame_of(spark: SparkSession, snapshot: TableSnapshot, files: Sequence[Table
         return spark.createDataFrame([], schema)
     folder = snapshot.folder
     if not folder.is_remote:
-        return spark.read.schema(schema).parquet(*(f"{folder.uri}/{file.path}" for file in files))
+        # With its scheme: the default file system of Spark may be another, such as HDFS.
+        return spark.read.schema(schema).parquet(*(f"file://{folder.uri}/{file.path}" for file in files))
     paths = spark.createDataFrame([(file.path,) for file in files], "path string").repartition(len(files))
     return paths.mapInArrow(_reader(folder, schema.fieldNames()), schema)
 
