@@ -194,7 +194,7 @@ _WORDS = {
     "truncated": "was truncated, and records that this query stood past are gone",
     "retention": "lost records to retention before this query read them",
     "recreated": "is another topic of the same name than the one that this query read",
-    "missing": "does not exist any more",
+    "missing": "does not exist any more, or is not selected any more",
 }
 
 
@@ -288,6 +288,16 @@ class StreamTruncatedError(LogTruncatedError):
             return (
                 "Nothing that it read is wrong. Restart the query with onTruncation=rewind: it goes on at offset "
                 f"{loss.resume_offset}, where the log starts."
+            )
+        if loss.cause == "recreated":
+            return (
+                "If kafka.bootstrap.servers names another cluster than before, correct it. Otherwise undo what came "
+                "from the old topic, then restart the query with onTruncation=rewind, earliest or latest."
+            )
+        if loss.cause == "missing":
+            return (
+                "If the options name other topics than before, correct them, or start with a new checkpointLocation. "
+                "Otherwise restart the query with onTruncation=rewind: it goes on without what is missing."
             )
         return (
             "Undo what came from the lost records, then restart the query with onTruncation=rewind, earliest or latest."

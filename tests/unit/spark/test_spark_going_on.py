@@ -132,7 +132,8 @@ def test_retention_and_topics_that_are_no_more_are_said_too(
         "15 (onTruncation=rewind): at most 5 offsets are skipped."
     )
     assert of_missing[0] == (
-        "u-0 does not exist any more; the query stood at offset 0 and leaves it out from here on (onTruncation=rewind)."
+        "u-0 does not exist any more, or is not selected any more; the query stood at offset 0 and leaves it out from "
+        "here on (onTruncation=rewind)."
     )
     assert of_missing[1]["losses"][0]["resumedOffset"] is None
     assert cluster.reported == []  # the account is of truncations
