@@ -34,7 +34,7 @@ from chaos.run import CLIENTS_LOG, ROOT, playable_faults
 from chaos.sampler import Sampler, open_metrics
 from chaos.sandbox import STOPPED, StoppedError, can_seal, raise_when_stopped, run_apart
 from chaos.soak_plots import SAMPLES, plot_samples
-from chaos.soak_samples import Samples, judge_samples
+from chaos.soak_samples import Samples, judge_samples, unjudged_figures
 from chaos.steady_load import SETTINGS, SteadyLoad
 from support.fixtures.waiting import wait_until
 from tidelog.base.errors import MissingExtraError, TidelogError
@@ -136,6 +136,9 @@ class Soak:
             wrong += [stint.row.summary()] if stint.row.error else []
         growths = judge_samples(samples, warm_up_seconds=self._clock.warm_up_seconds)
         wrong += map(str, growths)
+        wrong += [f"the steady load ended before the soak: {error!r}" for error in load.failures]
+        unjudged = unjudged_figures(samples, warm_up_seconds=self._clock.warm_up_seconds)
+        wrong += [f"{name} has too few samples to be judged" for name in unjudged if not stint.row.error]
         self._write(samples, growths)
         for line in wrong:
             print(f"WRONG: {line}")

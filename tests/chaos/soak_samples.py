@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chaos.growth import ALLOWANCES, WARM_UP_SECONDS, Growth, Series, growth_of
+from chaos.growth import ALLOWANCES, SAMPLES_MIN, WARM_UP_SECONDS, Growth, Series, growth_of
 
 
 @dataclass(slots=True)
@@ -67,8 +67,20 @@ def judge_samples(samples: Samples, *, warm_up_seconds: float) -> list[Growth]:
             growth = growth_of(who, series, allowance, warm_up_seconds=warm_up_seconds)
             found += [] if growth is None else [growth]
         if len(lives) > 1 and len(found) == grown:
-            warm = [one for series in lives.values() for one in series if one[0] >= series[0][0] + warm_up_seconds]
+            warm = _warm(lives, warm_up_seconds)
             what = f"{name} of {whose}, over all its processes"
             growth = growth_of(what, warm, allowance, warm_up_seconds=0.0, is_warm=warm_up_seconds >= WARM_UP_SECONDS)
             found += [] if growth is None else [growth]
     return found
+
+
+def unjudged_figures(samples: Samples, *, warm_up_seconds: float) -> list[str]:
+    """Those of which nobody has samples enough: a soak that did not measure them says nothing of them."""
+    judged = {
+        name for name, whose in samples.found if len(_warm(samples.lives(name, whose), warm_up_seconds)) >= SAMPLES_MIN
+    }
+    return [name for name in ALLOWANCES if name not in judged]
+
+
+def _warm(lives: Mapping[int, Series], warm_up_seconds: float) -> list[tuple[float, float]]:
+    return [one for series in lives.values() for one in series if one[0] >= series[0][0] + warm_up_seconds]

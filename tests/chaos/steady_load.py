@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from chaos.nodes import ChaosCluster
@@ -32,6 +33,7 @@ class SteadyLoad:
 
     Attributes:
         refused: records whose producer was told that they failed.
+        failures: why a thread ended before it was to; nothing was measured from then on.
     """
 
     def __init__(self, cluster: ChaosCluster) -> None:
@@ -41,7 +43,8 @@ class SteadyLoad:
         self._produced: list[float] = []
         self._fetched: list[float] = []
         self.refused = 0
-        self._threads = [threading.Thread(target=self._produce), threading.Thread(target=self._consume)]
+        self.failures: list[BaseException] = []
+        self._threads = [threading.Thread(target=self._run, args=(one,)) for one in (self._produce, self._consume)]
 
     def start(self) -> None:
         """Create its topics, and begin."""
@@ -63,6 +66,12 @@ class SteadyLoad:
             produced, self._produced = self._produced, []
             fetched, self._fetched = self._fetched, []
         return {"produce": produced, "fetch": fetched}
+
+    def _run(self, part: Callable[[], None]) -> None:
+        try:
+            part()
+        except BaseException as error:
+            self.failures.append(error)
 
     def _produce(self) -> None:
         number = 0

@@ -20,7 +20,8 @@ from chaos.growth import (
     theil_sen_slope,
 )
 from chaos.sampler import held_by
-from chaos.soak_samples import Samples, judge_samples
+from chaos.soak_samples import Samples, judge_samples, unjudged_figures
+from chaos.steady_load import SteadyLoad
 
 HOUR = 3_600.0
 WARM_UP = WARM_UP_SECONDS
@@ -108,6 +109,29 @@ def test_each_life_of_a_process_is_judged_and_all_lives_together() -> None:
     assert str(leak[0]).startswith("rss of node 1 (process 0) grows: ")
     rising = judge_samples(samples(0, 10 * MB), warm_up_seconds=WARM_UP)
     assert [one.what for one in rising] == ["rss of node 1, over all its processes"]
+
+
+def test_a_figure_that_nobody_measured_is_not_well() -> None:
+    samples = Samples()
+    for number in range(SAMPLES_MIN):
+        for name in ALLOWANCES.keys() - {"lag", "rss"}:
+            samples.add(name, "node 1", 10.0 * number, 1.0, life=number % 2)
+        samples.add("rss", "node 1", 10.0 * number, 1.0)
+    assert unjudged_figures(samples, warm_up_seconds=0.0) == ["lag"]
+    assert set(unjudged_figures(samples, warm_up_seconds=5.0)) == set(ALLOWANCES)
+
+
+def test_a_load_that_ends_by_itself_is_told() -> None:
+    class Unreachable:
+        bootstrap = ""
+
+        def create_topic(self, *arguments: object, **settings: object) -> None:
+            pass
+
+    load = SteadyLoad(Unreachable())  # type: ignore[arg-type]
+    load.start()
+    load.close()
+    assert len(load.failures) == 2
 
 
 LEAKY = """
