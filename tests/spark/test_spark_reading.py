@@ -6,13 +6,13 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from support.nodes.node import NodeProcess
 from support.nodes.spark_query import NewTestTopic, Topic, lose_records
-from tidelog import Producer
+from tidelog import Admin, Producer, TopicPartition
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.spark.cluster import RealCluster
 from tidelog.spark.columns import spark_schema
@@ -22,6 +22,9 @@ from tidelog.spark.planner import batch_ranges
 from tidelog.spark.range_check import RangeNotReadError
 from tidelog.spark.reading import TaskTruncatedError, read_range
 from tidelog.spark.rows import arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'tidelog[spark]'")
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tidelog[spark-local]'")
@@ -107,6 +110,23 @@ def test_a_task_that_cannot_go_on_fails(node: NodeProcess, new_topic: NewTestTop
             list(batches)
         told = json.loads(str(error.value).split("[LOG_TRUNCATION]")[1].splitlines()[0])
         assert [loss["divergentOffset"] for loss in told["losses"]] == [3]
+
+
+def test_a_batch_goes_on_after_what_retention_removed_if_it_may(spark: SparkSession, topic: Topic) -> None:
+    """As Spark's connector does under failOnDataLoss=false. The removal comes between the plan and the reading."""
+    for value in "01234":
+        topic.send(value)
+    frames = {
+        may: spark.read.format("tidelog").options(**topic.options, failOnDataLoss=may).load()
+        for may in ("false", "true")
+    }
+    plans = {may: frame.selectExpr("cast(value as string) as value").rdd for may, frame in frames.items()}
+    assert {may: plan.getNumPartitions() for may, plan in plans.items()} == {"false": 1, "true": 1}  # planned now
+    with Admin(topic.node.bootstrap) as admin:
+        admin.delete_records({TopicPartition(topic.name, 0): 3})
+    assert sorted(row.value for row in plans["false"].collect()) == ["3", "4"]
+    with pytest.raises(Exception, match=r'\[LOG_TRUNCATION\]\{"losses": \[\{"cause": "retention"'):
+        plans["true"].collect()
 
 
 def test_an_end_of_a_transaction_may_lie_between_plain_records(topic: Topic) -> None:

@@ -59,7 +59,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, RangePartition):
             return iter(())  # Spark's stand-in where there are no partitions
-        return _read(partition, self.options, self.schema)
+        return _read(partition, self.options, self.schema, skips_removed=self.options.clamp)
 
 
 class FilteringBatchReader(BatchReader):
@@ -126,7 +126,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangePartition)
-        return _read(partition, self.options, self.schema)
+        # What is removed now is in no offset of the checkpoint: the task fails, and the batch that runs again says it.
+        return _read(partition, self.options, self.schema, skips_removed=False)
 
     def commit(self, end: Json) -> None:
         """Spark's checkpoint is where offsets are kept."""
@@ -137,9 +138,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._planner = None
 
 
-def _read(partition: RangePartition, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read(
+    partition: RangePartition, options: SourceOptions, schema: pa.Schema, *, skips_removed: bool
+) -> Iterator[pa.RecordBatch]:
     from tidelog.spark.reading import read_range  # which tasks alone need
 
     with worded_errors():
-        yield from read_range(partition.piece, options, schema)
+        yield from read_range(partition.piece, options, schema, skips_removed=skips_removed)
     spare_modules_from_collection()  # all that reading needs is loaded by now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -10,6 +11,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import LogTruncatedError, OffsetOutOfRangeError, TopicRecreatedError
+from tidelog.base.ids import Offset
 from tidelog.records.batch import split_batches
 from tidelog.spark.clients import borrowed_consumer
 from tidelog.spark.options import SourceOptions
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidelog import Consumer
+
+logger = logging.getLogger("tidelog.spark")
 
 ROWS_MAX = 10_000
 """Rows of an Arrow batch, but for one fetched batch: fewer cost Spark more, many more do not cost it less."""
@@ -66,23 +70,26 @@ def _word_of(cause: OffsetOutOfRangeError) -> str:
     return "retention"
 
 
-def read_range(piece: Range, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_range(
+    piece: Range, options: SourceOptions, schema: pa.Schema, *, skips_removed: bool = False
+) -> Iterator[pa.RecordBatch]:
     """The records of a range as Arrow batches; all of them, or an error.
 
     Args:
         piece: what to read.
         options: of the source.
         schema: what `rows.arrow_schema` returned.
+        skips_removed: what retention removes meanwhile is left out, and that is logged.
 
     Raises:
         TaskTruncatedError: it cannot be read any more, as records are gone.
         RangeNotReadError: it was not read whole: nothing came for `kafkaConsumer.pollTimeoutMs`, or not what should.
     """
-    with closing(_Prefetch(lambda: _fetch(piece, options, schema))) as ahead:
+    with closing(_Prefetch(lambda: _fetch(piece, options, schema, skips_removed=skips_removed))) as ahead:
         yield from ahead
 
 
-def _fetch(piece: Range, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _fetch(piece: Range, options: SourceOptions, schema: pa.Schema, *, skips_removed: bool) -> Iterator[pa.RecordBatch]:
     check = RangeCheck(piece)
     rows = RowsBuilder(schema, piece.partition)
     try:
@@ -100,10 +107,28 @@ def _fetch(piece: Range, options: SourceOptions, schema: pa.Schema) -> Iterator[
                         raise
                     may_learn_id = False
                     consumer.seek(piece.partition, piece.start_offset, piece.leader_epoch_before)
+                except OffsetOutOfRangeError as error:
+                    if not skips_removed or _word_of(error) != "retention":
+                        raise
+                    begins = Offset(min(error.log_start_offset or 0, piece.end_offset))
+                    logger.warning("%s", _skipped_text(piece, check.expected_offset, begins))
+                    check.expected_offset = begins
+                    consumer.seek(piece.partition, begins, None)
     except (LogTruncatedError, OffsetOutOfRangeError) as error:
         raise TaskTruncatedError(piece, error) from error
     if rows.row_count:
         yield rows.take()
+
+
+def _skipped_text(piece: Range, offset: Offset, begins: Offset) -> str:
+    topic, partition = piece.partition
+    loss = {"cause": "retention", "offset": offset, "partition": partition, "resumedOffset": begins, "topic": topic}
+    loss["skippedCount"] = begins - offset
+    told = tagged_text(LOG_TRUNCATION, {"losses": [loss], "v": 1})
+    return (
+        f"{piece.partition} lost records to retention while a batch read them: it goes on at offset {begins} "
+        f"(failOnDataLoss=false), and {begins - offset} are skipped. {told}"
+    )
 
 
 def _one_answer(consumer: Consumer, check: RangeCheck, rows: RowsBuilder, timeout_ms: int) -> Iterator[pa.RecordBatch]:

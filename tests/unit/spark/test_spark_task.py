@@ -70,7 +70,7 @@ class LentConsumer:
         return [FetchedBatches(T0, memoryview(three_records()), 0, 3, 3, 3, 0, 0, self.new_topic_id)]
 
 
-def read(consumer: LentConsumer, monkeypatch: pytest.MonkeyPatch) -> int:
+def read(consumer: LentConsumer, monkeypatch: pytest.MonkeyPatch, *, skips_removed: bool = False) -> int:
     """How many rows a task gives."""
 
     @contextmanager
@@ -80,9 +80,8 @@ def read(consumer: LentConsumer, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(reading, "borrowed_consumer", lend)
     options = source_options({"kafka.bootstrap.servers": "h:1", "subscribe": "t"}, streaming=False)
     piece = Range(T0, NEW, Offset(0), Offset(3), None, None, LeaderEpoch(0))
-    return sum(
-        batch.num_rows for batch in read_range(piece, options, arrow_schema(spark_schema(include_headers=False)))
-    )
+    schema = arrow_schema(spark_schema(include_headers=False))
+    return sum(batch.num_rows for batch in read_range(piece, options, schema, skips_removed=skips_removed))
 
 
 def test_a_consumer_that_knew_the_topic_before_this_one_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,6 +110,25 @@ def test_what_retention_removes_before_it_is_read_is_told_as_that(monkeypatch: p
             "topic": "t",
         }
     ]
+
+
+@pytest.mark.parametrize(("start", "rows"), [(2, 1), (3, 0), (9, 0)])
+def test_a_batch_that_goes_on_after_retention_says_so(
+    start: int, rows: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class RetainingConsumer(LentConsumer):
+        def poll_batches(self, timeout_ms: int) -> list[FetchedBatches]:
+            if self.sought[-1] == (start, None):
+                return [FetchedBatches(T0, memoryview(records_at(start, 1)), start, 3, 3, 3, 0, 0, NEW)]
+            raise OffsetOutOfRangeError(T0, offset=0, log_start_offset=start, end_offset=9)
+
+    assert read(RetainingConsumer(0, NEW), monkeypatch, skips_removed=True) == rows
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith("t-0 lost records to retention while a batch read them: it goes on at offset ")
+    tagged = find_tag(said, "LOG_TRUNCATION")
+    assert tagged is not None
+    losses: Any = tagged.details["losses"]
+    assert [(loss["cause"], loss["skippedCount"]) for loss in losses] == [("retention", 3 - rows)]
 
 
 @pytest.mark.parametrize(("surprises", "new_topic_id"), [(2, NEW), (1, OLD)])
