@@ -16,9 +16,11 @@ from tidelog.spark.audit_comparison import (
     PartitionNow,
     compare_buckets,
     compare_rows,
+    counted,
     hashed,
     merged,
     settled_lines,
+    summed,
     sums_of,
     within,
 )
@@ -89,14 +91,14 @@ def test_rows_are_told_apart_by_where_they_come_from(spark: SparkSession) -> Non
         AuditLine("t", OTHER, 0, 1, 0, 1, 0, 0, 1, 0, 0, 20),
         AuditLine("t", None, 3, None, 1, 1, 0, 0, 0, 0, 0, None),
     }
-    lines = [AuditLine(*one) for one in compare_rows(spark, of_log, of_table, coverage, known).collect()]
+    lines = [AuditLine(*one) for one in compare_rows(spark, counted(of_log, of_table), coverage, known).collect()]
     assert set(lines) == told
 
     # By buckets it comes to the same, and those that are equal or surely gone are not looked into.
-    buckets = compare_buckets(spark, of_log, of_table, coverage, known, size=4)
+    buckets = compare_buckets(spark, summed(of_log, of_table, 4), coverage, known, size=4)
     sums = sums_of(buckets, 4)
-    suspects = within(of_log, buckets, 4), within(of_table, buckets, 4)
-    looked_into = [AuditLine(*one) for one in compare_rows(spark, *suspects, coverage=coverage, known=known).collect()]
+    suspects = counted(within(of_log, buckets, 4), within(of_table, buckets, 4))
+    looked_into = [AuditLine(*one) for one in compare_rows(spark, suspects, coverage, known).collect()]
     assert merged([*settled_lines(sums, coverage), *looked_into]) == merged(told)
     ranges = {(one.partition, one.leader_epoch): one[-2:] for one in sums if one.topic_key != OTHER}
     assert ranges == {

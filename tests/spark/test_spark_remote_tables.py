@@ -20,9 +20,11 @@ from support.clients.object_store import ObjectStore, new_object_store
 from support.fixtures.waiting import wait_until
 from support.nodes.node import NodeProcess
 from support.nodes.spark_query import NewTestTopic, Topic, lose_records
+from tidelog import Admin, TopicPartition
+from tidelog.base.ids import PartitionIndex
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'tidelog[spark-delta]'")
 
@@ -190,6 +192,27 @@ def test_a_select_may_say_with_and_end_with_a_semicolon(spark: SparkSession, top
         report = audit(spark, table, checkpoint, sql, topic.options)
         assert (report.matching, report.differences) == (3, 0)
     assert [view.name for view in spark.catalog.listTables() if view.name.startswith("tidelog_audit")] == []
+
+
+def test_what_retention_removes_during_an_audit_is_unverifiable(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    topic.send(*"abcdef")
+    table, checkpoint = str(tmp_path / "table"), str(tmp_path / "checkpoint")
+    run_query(spark, topic, table, checkpoint, {})
+    removing = iter((2, 4))  # before the first reading, and before the second
+
+    def derive(records: DataFrame) -> DataFrame:
+        with Admin(topic.node.bootstrap) as admin:
+            admin.delete_records({TopicPartition(topic.name, PartitionIndex(0)): next(removing)})
+        return records.selectExpr(
+            "topic", "partition", "offset", "leaderEpoch", "replace(cast(value as string), 'f', 'g') as text"
+        )
+
+    report = audit(spark, table, checkpoint, derive, topic.options)
+    (line,) = report.lines
+    assert next(removing, None) is None
+    assert (line.changed, line.missing, line.phantom, line.unverifiable, line.expected) == (1, 0, 0, 4, 2)
 
 
 def test_a_table_and_a_checkpoint_in_an_object_store_heal(

@@ -132,16 +132,14 @@ _EXACT = {
 """Options of JSON under which values that differ have texts that differ: as it is, times have milliseconds."""
 
 
-def compare_buckets(
-    spark: SparkSession,
-    expected: DataFrame,
-    found: DataFrame,
-    coverage: Coverage,
-    known: Mapping[PartitionKey, PartitionNow],
-    *,
-    size: int,
-) -> DataFrame:
-    """The buckets, with what `sums_of` and `within` need of them. The arguments are those of `compare_rows`."""
+def summed(expected: DataFrame, found: DataFrame, size: int) -> DataFrame:
+    """The buckets, with their sums.
+
+    Args:
+        expected: the rows that the log gives, as `hashed` made them.
+        found: those of the table, likewise.
+        size: what `bucket_offsets` says.
+    """
     from pyspark.sql import functions as f
 
     def summands(frame: DataFrame, sign: int) -> DataFrame:
@@ -154,12 +152,33 @@ def compare_buckets(
             (f.shiftright("h", 32) * sign).alias("high"),
         )
 
-    sums = (
+    return (
         summands(expected, 1)
         .unionByName(summands(found, -1))
         .groupBy(*_BUCKET)
         .agg(*(f.sum(name).alias(name) for name in ("e", "a", "low", "high")))
     )
+
+
+def compare_buckets(
+    spark: SparkSession,
+    sums: DataFrame,
+    coverage: Coverage,
+    known: Mapping[PartitionKey, PartitionNow],
+    *,
+    size: int,
+) -> DataFrame:
+    """The buckets, with what `sums_of` and `within` need of them.
+
+    Args:
+        spark: the session.
+        sums: what `summed` made.
+        coverage: as in `compare_rows`.
+        known: likewise, after the log was read for the sums.
+        size: of the buckets.
+    """
+    from pyspark.sql import functions as f
+
     partitions = f.broadcast(
         _partitions(spark, coverage, known).select(
             f.coalesce("of_topic_id", "of_topic").alias("of_key"), "of_partition", "log_start"
@@ -226,21 +245,12 @@ def _in_buckets(rows: DataFrame, size: int) -> DataFrame:
     return rows.withColumns({"topic_key": f.coalesce("topicId", "topic"), "bucket": f.shiftright("offset", bits)})
 
 
-def compare_rows(
-    spark: SparkSession,
-    expected: DataFrame,
-    found: DataFrame,
-    coverage: Coverage,
-    known: Mapping[PartitionKey, PartitionNow],
-) -> DataFrame:
-    """The columns of `AuditLine`, a row for each leader epoch of a partition.
+def counted(expected: DataFrame, found: DataFrame) -> DataFrame:
+    """By record, how many rows the log gives and the table has, and how far they differ.
 
     Args:
-        spark: the session.
         expected: the rows that the log gives, as `hashed` made them.
         found: those of the table, likewise.
-        coverage: what the table should hold.
-        known: what the log holds of it; a partition that is missing here is no more.
     """
     from pyspark.sql import functions as f
 
@@ -250,13 +260,29 @@ def compare_rows(
         .groupBy(*KEY, "digest")
         .agg(f.sum("e").alias("e"), f.sum("a").alias("a"))
     )
-    records = rows.groupBy(*KEY).agg(
+    return rows.groupBy(*KEY).agg(
         f.sum("e").alias("expected"),
         f.sum("a").alias("found"),
         f.sum(f.greatest(f.col("e") - f.col("a"), f.lit(0))).alias("lacking"),
         f.sum(f.when(f.col("e") > 0, f.greatest(f.col("a") - f.col("e"), f.lit(0))).otherwise(0)).alias("duplicated"),
         f.sum(f.when(f.col("e") > 0, 0).otherwise(f.col("a"))).alias("extra"),
     )
+
+
+def compare_rows(
+    spark: SparkSession, records: DataFrame, coverage: Coverage, known: Mapping[PartitionKey, PartitionNow]
+) -> DataFrame:
+    """The columns of `AuditLine`, a row for each leader epoch of a partition.
+
+    Args:
+        spark: the session.
+        records: what `counted` made.
+        coverage: what the table should hold.
+        known: what the log holds of it, after it was read for the records: what retention removed before is known then.
+            A partition that is missing here is no more.
+    """
+    from pyspark.sql import functions as f
+
     judged = (
         records.withColumn("changed", f.least("lacking", "extra"))
         .withColumn("missing", f.col("lacking") - f.col("changed"))

@@ -27,9 +27,11 @@ from tidelog.spark.audit_comparison import (
     bucket_offsets,
     compare_buckets,
     compare_rows,
+    counted,
     hashed,
     merged,
     settled_lines,
+    summed,
     sums_of,
     within,
 )
@@ -151,16 +153,21 @@ def audit(
             rows = _selected(records, derive, closing) if isinstance(derive, str) else derive(records)
             return hashed(_expected(rows, part, snapshot), content)
 
+        def read_whole(frame: DataFrame) -> DataFrame:
+            closing.callback(frame.persist().unpersist)
+            frame.count()
+            return frame
+
         of_table, size = hashed(table_rows, content), bucket_offsets(coverage)
-        buckets = compare_buckets(spark, of_log(wanted), of_table, coverage, known, size=size).persist()
-        closing.callback(buckets.unpersist)
+        in_buckets = read_whole(summed(of_log(wanted), of_table, size))
+        buckets = compare_buckets(spark, in_buckets, coverage, _with_log_starts(known, client, coverage), size=size)
         sums = sums_of(buckets, size)
         lines = settled_lines(sums, coverage)
         if any(one.doubtful_from is not None for one in sums):
-            suspects = within(of_log(_doubtful(wanted, sums)), buckets, size), within(of_table, buckets, size)
-            lines += (
-                AuditLine(*row) for row in compare_rows(spark, *suspects, coverage=coverage, known=known).collect()
-            )
+            again = of_log(_doubtful(wanted, sums))
+            records = read_whole(counted(within(again, buckets, size), within(of_table, buckets, size)))
+            compared = compare_rows(spark, records, coverage, _with_log_starts(known, client, coverage))
+            lines += (AuditLine(*row) for row in compared.collect())
     lines = merged(lines)
     return AuditReport(lines, query_id, batch_id, snapshot.version)
 
@@ -221,6 +228,14 @@ def _facts(client: Mapping[str, str], coverage: Coverage) -> dict[PartitionKey, 
     return known
 
 
+def _with_log_starts(
+    known: Mapping[PartitionKey, PartitionNow], client: Mapping[str, str], coverage: Coverage
+) -> dict[PartitionKey, PartitionNow]:
+    """The same with the log starts of now: retention goes on while the log is read, and what it removes is no loss."""
+    now = _facts(client, coverage)
+    return {key: at._replace(log_start_offset=now[key].log_start_offset) for key, at in known.items() if key in now}
+
+
 def _whole_lineage(now: PartitionFacts) -> Questions[ReadPosition]:
     """The end of a partition, with all leader epochs of its log: a row may come from a record of any of them."""
     return place(now.end_offset, now, epochs_max=None)
@@ -275,7 +290,8 @@ def _records(
     for key in wanted:
         assigned.setdefault(key.topic, []).append(key.partition)
     frame = (
-        reader.option("assign", json.dumps(assigned))
+        reader.option("failOnDataLoss", "false")  # what retention removes meanwhile is known afterwards
+        .option("assign", json.dumps(assigned))
         .option("startingOffsets", by_partition(lambda span: span.start))
         .option("endingOffsets", by_partition(lambda span: span.end))
         .option("maxRecordsPerPartition", str(_TASK_RECORDS))
