@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from tidelog.base.errors import TidelogError
 from tidelog.client.kafka_settings import client_arguments
@@ -17,27 +17,44 @@ from tidelog.client.kafka_settings import client_arguments
 if TYPE_CHECKING:
     from tidelog import Consumer, Producer
 
-C = TypeVar("C")
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Closable)
 
 MAX_PARTITION_FETCH_BYTES = 4 * 1024 * 1024
 """Of a task's fetch, unless the user says otherwise: a task reads one partition, and much of it."""
 
 
+IDLE_MAX = 8
+"""Clients of a kind that wait for the next task: a process of Spark has one task at a time, of some queries in turn."""
+
+
 class _Kept(Generic[C]):
-    """Clients that nobody uses at the moment, by the settings they were made with."""
+    """Clients that nobody uses at the moment, with the settings they were made with, the latest last."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        self._idle: dict[str, list[C]] = {}
+        self._idle: list[tuple[str, C]] = []
 
     def take(self, settings: Mapping[str, object]) -> C | None:
         if self._pid != os.getpid():
-            self._pid, self._idle = os.getpid(), {}
-        idle = self._idle.get(json.dumps(settings, sort_keys=True))
-        return idle.pop() if idle else None
+            self._pid, self._idle = os.getpid(), []
+        wanted = json.dumps(settings, sort_keys=True)
+        for number, (known, client) in enumerate(self._idle):
+            if known == wanted:
+                del self._idle[number]
+                return client
+        return None
 
     def give_back(self, settings: Mapping[str, object], client: C) -> None:
-        self._idle.setdefault(json.dumps(settings, sort_keys=True), []).append(client)
+        self._idle.append((json.dumps(settings, sort_keys=True), client))
+        while len(self._idle) > IDLE_MAX:
+            _, longest_idle = self._idle.pop(0)
+            with suppress(TidelogError):
+                longest_idle.close()
 
 
 _consumers: _Kept[Consumer] = _Kept()
