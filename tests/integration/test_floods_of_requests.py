@@ -153,6 +153,7 @@ def test_who_sends_a_flood_and_leaves_costs_nobody_anything(timed: TimedNode, en
             if end == "reset":
                 stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             stream.sendall(frames)
+            receive_exactly(stream, 4)  # it was accepted
             stream.close()
             assert client.produce(TOPIC, batch_of(b"mine")).error_code == 0
             wait_until(lambda: len(list(timed.files.iterdir())) <= files, "its connection is closed")
