@@ -254,6 +254,29 @@ def test_a_bug_beside_those_before_gives_the_next_ones_to_nobody_else(monkeypatc
     play(run)
 
 
+@pytest.mark.parametrize("is_hasty", [False, True])
+def test_a_batch_that_takes_long_in_the_midst_keeps_the_order(is_hasty: bool) -> None:
+    """It is checked on a thread: what came before it is answered first, what came behind it waits, in its bytes."""
+    batches = [batch_of(b"%d" % number) for number in range(12)]
+    for number in (3, 4, 8):
+        batches[number] = batch_of(b"%d" % number, bytes(1 << 20), compression="zstd")
+
+    async def told(one: OneNode) -> None:
+        peer = Peer(one, clock=HastyClock() if is_hasty else None)
+        peer.hear(*(produce(number, batch, acks=(1, -1)[number % 2]) for number, batch in enumerate(batches)))
+        while peer.connection.is_waiting or peer.connection._resting is not None:
+            await asyncio.sleep(0.001)
+        offsets = [0]
+        for number in range(len(batches) - 1):
+            offsets.append(offsets[-1] + (2 if number in (3, 4, 8) else 1))
+        assert [(row.error_code, row.base_offset) for row in peer.rows] == [(0, offset) for offset in offsets]
+
+    async def run(one: OneNode) -> None:
+        await one.simulated.machine.do(lambda: told(one))
+
+    play(run)
+
+
 class HastyClock:
     """Whenever somebody looks, a millisecond is over."""
 
