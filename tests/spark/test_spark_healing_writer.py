@@ -205,6 +205,21 @@ def test_tables_of_others_are_left_alone(
         read_table(spark, tmp_path / "none")
 
 
+def test_a_topic_that_was_missing_and_is_read_again_has_its_rows_once(
+    spark: SparkSession, tmp_path: Path, checkpoint: Checkpoint, frame: Callable[..., DataFrame]
+) -> None:
+    table = tmp_path / "table"
+    writer = healing_writer(table, checkpoint.path)
+    writer(frame(range(10)), 0)
+    checkpoint.plan(1, None, at(10), losses={T0: Loss("missing", at(10), None, ID)})
+    writer(frame(range(0)), 1)
+    checkpoint.plan(2, 2, at(12))  # retention has removed two records meanwhile
+    writer(frame(range(2, 12)), 2)
+    assert names(spark, table) == [f"{offset}@0" for offset in range(12)]
+    told = read_table(spark, f"{table}_truncations").orderBy("batchId").collect()
+    assert [(row.cause, row.withdrawnRows) for row in told] == [("started", 0), ("missing", 0), ("started", 8)]
+
+
 def test_a_path_is_one_of_this_machine_whatever_spark_s_default_file_system_is(
     spark: SparkSession, tmp_path: Path, checkpoint: Checkpoint, frame: Callable[..., DataFrame]
 ) -> None:

@@ -34,7 +34,7 @@ from tidelog.spark.delta import (
 from tidelog.spark.healing_errors import HealingError, errors_of_executors
 from tidelog.spark.plan import ranges_of
 from tidelog.spark.table_files import ADDED, PROVENANCE, REWRITTEN, WRITTEN, BatchProvenance, row_remover, row_writer
-from tidelog.spark.withdrawal import REPLACED, Event, Withdrawal, events_of, withdrawal_of
+from tidelog.spark.withdrawal import REPLACED, STARTED, Event, Withdrawal, events_of, withdrawal_of
 from tidelog.spark.write_ahead_log import BatchOffsets, WriteAheadLog
 
 if TYPE_CHECKING:
@@ -440,9 +440,10 @@ def _differences(wanted: Mapping[str, str], there: Mapping[str, str]) -> str:
 def _say(plan: _Plan, rewrite: _Rewrite, uri: str) -> None:
     counts = iter(rewrite.counts)
     for event, withdrawal in plan.events:
-        if withdrawal is not None:
+        count = 0 if withdrawal is None else next(counts)
+        if withdrawal is not None and (count or event.cause != STARTED):
             what: Any = event.cause if event.topic is None else f"{event.topic}-{event.partition} {event.cause}"
             logger.warning(
                 "%s: batch %d withdrew %d rows: %s from offset %s to %s, read again from %s",
-                uri, plan.batch_id, next(counts), what, event.from_offset, event.to_offset, event.read_from,
+                uri, plan.batch_id, count, what, event.from_offset, event.to_offset, event.read_from,
             )  # fmt: skip

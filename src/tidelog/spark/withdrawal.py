@@ -125,6 +125,9 @@ def withdrawal_of(event: Event, *, with_deleted_topics: bool) -> Withdrawal | No
     if event.cause == TRUNCATED:
         invariant(event.from_offset is not None, "a truncation of {} that begins nowhere", event.topic)
         return of_partition._replace(from_offset=event.from_offset)
+    if event.cause == STARTED and event.topic_id is not None:
+        # Of a topic that was missing for a while there are rows of what is read again.
+        return of_partition._replace(from_offset=event.read_from)
     if event.cause in (RECREATED, MISSING) and with_deleted_topics:
         return of_partition
     return None
