@@ -424,6 +424,8 @@ class Log:
             self._lineage_file.truncate_from_end(end_offset)
             if is_shorter:
                 self._recover_producers()
+                if end_offset <= self.segments.mark.end_offset:
+                    self.segments.keep_end()
                 self.segments.remove_deleted_files()
         except (DiskError, CorruptLogError) as error:
             self._fail(error)

@@ -391,6 +391,15 @@ class Segments:
         active.indexes.close_files()  # thousands of logs may be truncated at once, after an unclean election
         self._disk.sync_dir(self._directory)
 
+    def keep_end(self) -> None:
+        """Have the name of an empty segment say where the log ends: it may end in a gap that compaction left, where no
+        batch says so. A log that ended lower after a restart would give offsets out again. This is synced.
+        """
+        active = self.active
+        self.roll(active.created_ms)
+        if self.active is not active:
+            self._disk.sync_dir(self._directory)
+
     def replace_all(self, base_offset: Offset, now_ms: int) -> None:
         """Nothing is left but a new, empty segment. This is synced.
 

@@ -744,3 +744,27 @@ def test_what_was_replaced_is_let_go_of_while_the_rest_is_compacted(tmp_path: Pa
             most = max(most, len(os.listdir("/proc/self/fd")) - before)
     assert 0 < most < 80
     log.close()
+
+
+@pytest.mark.parametrize(("end_offset", "left"), [(4, [1, 2]), (1, [])])
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_log_that_is_cut_in_a_gap_ends_there_after_a_restart(
+    end_offset: int, left: list[int], is_clean: bool
+) -> None:
+    """Else it would give offsets out again that others have read."""
+    disk = MemoryDisk()
+    log = open_log(disk, **COMPACT | {"segment_size_bytes": 100_000})
+    put_each(log, "abcddaefg")
+    seal(log)
+    assert clean(log)
+    assert offsets_of(log) == [1, 2, 4, 5, 6, 7, 8]
+    log.truncate_to(Offset(end_offset))
+    assert (offsets_of(log), log.log_end_offset) == (left, end_offset)
+    if is_clean:
+        log.close()
+    else:
+        disk.lose_power(Random(1))
+    log = open_log(disk, clean=is_clean, recovery_point=log.recovery_point, **COMPACT)
+    assert (offsets_of(log), log.log_end_offset) == (left, end_offset)
+    put_each(log, "h")
+    assert offsets_of(log) == [*left, end_offset]
