@@ -157,7 +157,7 @@ $(RUN):
 	echo "[1/3] $$("$$python" --version) in $(VENV)"; \
 	"$$python" -m venv $(VENV)
 
-$(READY): $(RUN) Makefile pyproject.toml setup.py constraints/build.txt constraints/all.txt $(wildcard src/tidelog/records/kernel*.p*)
+$(READY): $(RUN) Makefile pyproject.toml setup.py constraints/build.txt constraints/all.txt $(wildcard src/tidelog/*/kernel*.p*)
 	@echo "[2/3] the pinned packages, by their hashes (about a minute the first time)"
 	@$(PIP_INSTALL) --require-hashes -r constraints/build.txt
 	@$(PIP_INSTALL) --no-build-isolation --use-pep517 --require-hashes -r constraints/all.txt

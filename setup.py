@@ -1,12 +1,13 @@
-"""Builds the compiled kernel; everything else about the package is in pyproject.toml.
+"""Builds the compiled kernels; everything else about the package is in pyproject.toml.
 
 `tidelog.records` has hot loops in plain Python files (kernel.py, kernel_encode.py, kernel_keys.py, kernel_clean.py),
 whose C types stand in a pxd beside each. They run as they are. Where there is Cython and a C compiler, a copy of each
 is compiled too, as a module of another name (_kernel_c and so on): a module beside its own shared library could no
-longer be chosen. The copies are made in build/, and carry the CRC-32 of what they were made of, so that a stale one is
-found out when it is imported.
+longer be chosen. `tidelog.wire` has one in Cython (kernel_codec.pyx), which does what the generated codecs do without
+it. The copies are made in build/, and carry the CRC-32 of what they were made of, so that a stale one is found out when
+it is imported.
 
-It is optional. Without a compiler or Cython the installation succeeds, and the interpreted kernel serves.
+It is optional. Without a compiler or Cython the installation succeeds, and the interpreted kernels serve.
 
 Environment:
     TIDELOG_BUILD_PURE=1            do not compile anything
@@ -21,21 +22,31 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 HERE = Path(__file__).resolve().parent
-KERNELS = ("kernel", "kernel_encode", "kernel_keys", "kernel_clean")
-SOURCES = Path("src/tidelog/records")
+KERNELS = (
+    "records/kernel",
+    "records/kernel_encode",
+    "records/kernel_keys",
+    "records/kernel_clean",
+    "wire/kernel_codec",
+)
+SOURCES = Path("src/tidelog")
 COPIES_ROOT = Path("build/kernel")
-COPIES = COPIES_ROOT / "tidelog/records"
+COPIES = COPIES_ROOT / "tidelog"
 
 
-def copy_kernel(name: str) -> str:
+def copy_kernel(package: str, name: str) -> str:
     """Write the copy that is compiled, and its pxd. Returns its path, relative to this file as setuptools wants it."""
-    source = (HERE / SOURCES / f"{name}.py").read_bytes()
-    types = (HERE / SOURCES / f"{name}.pxd").read_bytes()
-    checksum = crc32(source + types)
-    (HERE / COPIES).mkdir(parents=True, exist_ok=True)
-    (HERE / COPIES / f"_{name}_c.py").write_bytes(source + f'\n\nKERNEL_SOURCE_HASH = "{checksum:08x}"\n'.encode())
-    (HERE / COPIES / f"_{name}_c.pxd").write_bytes(types)
-    return str(COPIES / f"_{name}_c.py")
+    suffixes = ("pyx",) if (HERE / SOURCES / package / f"{name}.pyx").exists() else ("py", "pxd")
+    checksum = 0
+    (HERE / COPIES / package).mkdir(parents=True, exist_ok=True)
+    for suffix in suffixes:
+        source = (HERE / SOURCES / package / f"{name}.{suffix}").read_bytes()
+        checksum = crc32(source, checksum)
+        (HERE / COPIES / package / f"_{name}_c.{suffix}").write_bytes(source)
+    copy = COPIES / package / f"_{name}_c.{suffixes[0]}"
+    with (HERE / copy).open("a") as file:
+        file.write(f'\n\nKERNEL_SOURCE_HASH = "{checksum:08x}"\n')
+    return str(copy)
 
 
 def extensions() -> list[Extension]:
@@ -44,7 +55,7 @@ def extensions() -> list[Extension]:
     try:
         from Cython.Build import cythonize
     except ImportError:
-        print("tidelog: no Cython, so the kernel stays interpreted", file=sys.stderr)
+        print("tidelog: no Cython, so the kernels stay interpreted", file=sys.stderr)
         return []
     directives = {
         "language_level": "3",
@@ -55,8 +66,8 @@ def extensions() -> list[Extension]:
     }
     compile_args = [] if os.name == "nt" else ["-O3", "-g0", "-fwrapv"]
     modules = [
-        Extension(f"tidelog.records._{name}_c", [copy_kernel(name)], extra_compile_args=compile_args)
-        for name in KERNELS
+        Extension(f"tidelog.{package}._{name}_c", [copy_kernel(package, name)], extra_compile_args=compile_args)
+        for package, name in (kernel.split("/") for kernel in KERNELS)
     ]
     modules = cythonize(
         modules,

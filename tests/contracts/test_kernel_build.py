@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from tidelog import records
+from tidelog.wire._choose import CompiledCodec
 
 SOURCES = Path(__file__).parents[2] / "src" / "tidelog" / "records"
+CODEC = SOURCES.parent / "wire" / "kernel_codec.pyx"
 
 with_a_compiler = pytest.mark.skipif(
     shutil.which(os.environ.get("CC", "cc")) is None,
@@ -26,6 +28,7 @@ with_a_compiler = pytest.mark.skipif(
 @pytest.mark.skipif("TIDELOG_PURE" in os.environ, reason="TIDELOG_PURE asks for the interpreted kernel")
 def test_the_compiled_kernel_serves() -> None:
     assert records.KERNEL_IS_COMPILED, "not built here: remove .venv/.ready and run make test"
+    assert CompiledCodec is not None, "not built here: remove .venv/.ready and run make test"
 
 
 @with_a_compiler
@@ -38,11 +41,17 @@ def test_it_was_built_from_this_source(name: str) -> None:
 
 
 @with_a_compiler
+def test_so_was_the_codec() -> None:
+    built = importlib.import_module("tidelog.wire._kernel_codec_c")
+    assert f"{crc32(CODEC.read_bytes()):08x}" == built.KERNEL_SOURCE_HASH, "remove .venv/.ready and run make test"
+
+
+@with_a_compiler
 @pytest.mark.parametrize("name", ["kernel.py", "kernel_keys.pxd"])
 def test_one_that_was_built_from_another_source_does_not_serve(tmp_path: Path, name: str) -> None:
     package = tmp_path / "tidelog"
     shutil.copytree(SOURCES.parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    program = "from tidelog import records; print(records.KERNEL_IS_COMPILED)"
+    program = "from tidelog import records, wire; print(records.KERNEL_IS_COMPILED)"
     environment = {key: value for key, value in os.environ.items() if key != "TIDELOG_PURE"}
     environment["PYTHONPATH"] = str(tmp_path)
 
@@ -58,5 +67,9 @@ def test_one_that_was_built_from_another_source_does_not_serve(tmp_path: Path, n
     is_compiled, told = run()
     assert is_compiled == "False"
     assert "RuntimeWarning: the compiled kernel was built from another source than the one beside it" in told
+    with (package / "wire" / CODEC.name).open("a") as source:
+        source.write("# another version\n")
+    assert "RuntimeWarning: the compiled codec was built from another source than the one beside it" in run()[1]
+    (package / "wire" / CODEC.name).unlink()
     (package / "records" / name).unlink()  # an installation without sources has nothing to compare with
     assert name.endswith(".py") or run() == ("True", "")

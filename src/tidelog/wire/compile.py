@@ -1,4 +1,8 @@
-"""Encode and decode messages, with codecs that are compiled per version when first used."""
+"""Encode and decode messages, with codecs that are made per version when first used.
+
+Where there is a compiled kernel, it does both. It refuses what is out of the ordinary, and knows no errors; the codecs
+that are generated as Python source do that, and all the rest where there is no kernel.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,14 @@ from typing import Any, TypeVar
 
 from tidelog.base.errors import Code, MalformedMessageError, TooManyElementsError, refusal
 from tidelog.base.ports import Buffer
+from tidelog.wire._choose import CompiledCodec
 from tidelog.wire.limits import ELEMENTS_MAX
 from tidelog.wire.primitives import read_text
 from tidelog.wire.schema import Layout
 
 M = TypeVar("M")
+
+_SIZE = struct.Struct(">i")
 
 Piece = Buffer | Sized
 """Bytes to send: a buffer, or something with a length that still has to be read from disk (a slice of a log)."""
@@ -35,17 +42,29 @@ def encode_pieces(message: object, version: int) -> list[Piece]:
 
     Raises as `encode` does.
     """
-    parts: list[bytes] = []
+    return encode_behind(None, message, version)
+
+
+def encode_behind(header: bytes | None, message: object, version: int) -> list[Piece]:
+    """As `encode_pieces`; behind a header that is not None, it is a frame: with the size of both in front."""
+    layout: Layout = message.__layout__  # type: ignore[attr-defined]
+    if CompiledCodec is not None:
+        codec = layout.codecs.get(version) or _compiled_codec(layout, version)
+        encoded = codec.encode(message, header)
+        if encoded is not None:
+            return encoded  # type: ignore[no-any-return]
+    parts: list[bytes] = [] if header is None else [b"", header]
     pieces: list[Piece] = []
-    append_message(message, version, parts, pieces)
+    _append_message(layout, message, version, parts, pieces)
     if parts:
         pieces.append(b"".join(parts))
+    if header is not None:
+        pieces[0] = _SIZE.pack(sum(map(len, pieces))) + pieces[0]  # type: ignore[operator]  # it holds the header
     return pieces
 
 
-def append_message(message: object, version: int, parts: list[bytes], pieces: list[Piece]) -> None:
+def _append_message(layout: Layout, message: object, version: int, parts: list[bytes], pieces: list[Piece]) -> None:
     """Encode into `parts`, moving them to `pieces` as one whenever a `records` value comes behind them."""
-    layout: Layout = message.__layout__  # type: ignore[attr-defined]
     encoder = layout.encoders.get(version) or _compile_encoder(layout, version)
     try:
         encoder(message, parts, pieces)
@@ -82,6 +101,12 @@ def decode(
         KafkaError: UNSUPPORTED_VERSION if there is no such version.
     """
     layout: Layout = cls.__layout__  # type: ignore[attr-defined]
+    if CompiledCodec is not None:
+        codec = layout.codecs.get(version) or _compiled_codec(layout, version)
+        data = buffer if buffer.__class__ is memoryview else memoryview(buffer)
+        message = codec.decode(data, position, elements_max, ignores_trailing_bytes)
+        if message is not None:
+            return message  # type: ignore[no-any-return]
     decoder = layout.decoders.get(version) or _compile_decoder(layout, version)
     data = buffer if buffer.__class__ is memoryview else memoryview(buffer)
     end = len(data)
@@ -102,6 +127,13 @@ def decode(
             f"{layout.name} v{version}: it ends at byte {position}, but {end - position} more bytes follow"
         )
     return message  # type: ignore[no-any-return]
+
+
+def _compiled_codec(layout: Layout, version: int) -> Any:
+    assert CompiledCodec is not None
+    _check_version(layout, version)
+    codec = layout.codecs[version] = CompiledCodec(layout, version)
+    return codec
 
 
 def _compile_encoder(layout: Layout, version: int) -> Any:

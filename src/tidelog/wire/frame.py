@@ -17,7 +17,7 @@ from typing import NamedTuple
 from tidelog.base.errors import MalformedMessageError
 from tidelog.base.ports import Buffer
 from tidelog.wire.api import APIS, ApiKey
-from tidelog.wire.compile import Piece, append_message
+from tidelog.wire.compile import Piece, encode_behind
 from tidelog.wire.primitives import read_text, read_uvarint, skip_tagged_fields, uvarint
 
 _API_VERSIONS = ApiKey.API_VERSIONS.value
@@ -29,7 +29,6 @@ SENDER_BYTES_MAX = 256
 
 _request_start = Struct(">hhih")
 _response_start = Struct(">i")
-_size = Struct(">i")
 _token = Struct(">q")
 
 
@@ -167,7 +166,7 @@ def encode_request(
     known = APIS.get(api_key)
     if known is not None and api_version >= known.flexible_from:
         header += b"\0" if consistency_state is None else _encode_tagged_fields(consistency_state)
-    return _frame(header, message, api_version)
+    return encode_behind(header, message, api_version)
 
 
 def encode_response(
@@ -182,21 +181,7 @@ def encode_response(
     known = APIS.get(api_key)  # as `_response_is_flexible`, without the call
     if known is not None and api_version >= known.flexible_from and api_key != _API_VERSIONS:
         header += b"\0" if consistency_state is None else _encode_tagged_fields(consistency_state)
-    return _frame(header, message, api_version)
-
-
-def _frame(header: bytes, message: object, version: int) -> list[Piece]:
-    parts = [b"", header]
-    pieces: list[Piece] = []
-    append_message(message, version, parts, pieces)
-    if not pieces:
-        body = b"".join(parts)
-        return [_size.pack(len(body)) + body]
-    if parts:
-        pieces.append(b"".join(parts))
-    size = sum(map(len, pieces))
-    pieces[0] = _size.pack(size) + pieces[0]  # type: ignore[operator]  # the first piece holds the header
-    return pieces
+    return encode_behind(header, message, api_version)
 
 
 def _response_is_flexible(api_key: int, api_version: int) -> bool:

@@ -135,6 +135,7 @@ class Layout:
     __slots__ = (
         "api_key",
         "cls",
+        "codecs",
         "decoders",
         "encoders",
         "fields",
@@ -154,6 +155,7 @@ class Layout:
         self.versions = range(0)
         self.flexible = range(0)
         self.kind: Kind | None = None  # None: a struct, which lives inside messages only
+        self.codecs: dict[int, Any] = {}  # of the compiled kernel, by version as those below
         self.encoders: dict[int, Any] = {}
         self.decoders: dict[int, Any] = {}
         self.lossy_decoders: dict[int, Any] = {}  # for strings that are not UTF-8

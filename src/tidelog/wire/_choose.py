@@ -1,0 +1,37 @@
+"""Which codecs serve: the compiled kernel if it was built, or the generated ones, as `TIDELOG_PURE=1` demands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.base.compiled import compiled_twins
+
+if TYPE_CHECKING:
+    from collections.abc import Sized
+    from typing import Any, Protocol
+
+    from tidelog.base.ports import Buffer
+    from tidelog.wire.schema import Layout
+
+    class Codec(Protocol):
+        """Of a message in one version. What it refuses, by None, is for the generated codec to do, or to refuse."""
+
+        def __init__(self, layout: Layout, version: int) -> None: ...
+
+        def decode(
+            self, view: memoryview, position: int, elements_max: int, ignores_trailing_bytes: bool, /
+        ) -> Any | None: ...
+
+        def encode(self, message: object, header: bytes | None, /) -> list[Buffer | Sized] | None: ...
+
+
+__all__ = ["CompiledCodec"]
+
+_compiled = compiled_twins(
+    "tidelog.wire",
+    __file__.removesuffix("_choose.py"),
+    ("kernel_codec",),
+    "codec",
+    "each request costs a fifth more",
+)
+CompiledCodec: type[Codec] | None = _compiled[0].Codec if _compiled else None
