@@ -28,6 +28,7 @@ from tidelog.records.batch import (
     as_sent,
     check_crc,
     read_header,
+    read_plain_batch,
     read_records,
     recompress_batch,
     split_batches,
@@ -166,6 +167,13 @@ class AppendRules:
                 MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE, naming what disagrees.
             TakesLongError: `at_once`, and that is not possible.
         """
+        plain = None
+        if self.codec is None and len(batches) <= self._batch_size_bytes_max:
+            plain = read_plain_batch(batches)
+        if plain is not None:
+            header, max_timestamp, keyless_count = plain
+            accepted = [self._accept(batches, 0, header, max_timestamp, keyless_count, now_ms, origin, at_once)]
+            return _make_checked((self, batches, accepted))
         try:
             header = read_header(batches)
             found = None if header.size_bytes == len(batches) else split_batches(batches)
@@ -196,19 +204,33 @@ class AppendRules:
             if at_once:
                 raise TakesLongError from None
             raise
+        max_timestamp, keyless_count = facts.max_timestamp, facts.keyless_record_count
+        return self._accept(batches, position, header, max_timestamp, keyless_count, now_ms, origin, at_once)
+
+    def _accept(  # noqa: PLR0917 - of each batch
+        self,
+        batches: memoryview,
+        position: int,
+        header: BatchHeader,
+        max_timestamp: int,
+        keyless_count: int,
+        now_ms: int,
+        origin: Origin,
+        at_once: bool,
+    ) -> Accepted:
+        """Accept a batch that is what its header says, if the log takes such ones."""
         if origin == "client":  # whose header counts once its checksum is right
-            if header.attributes & ~COMPRESSION_MASK or header.base_offset or header.producer_id >= 0:
+            if header[5] & ~COMPRESSION_MASK or header[0] or header[9] >= 0:
                 self._check_client_header(header)
-            if self._is_compacted and facts.keyless_record_count:
+            if keyless_count and self._is_compacted:
                 self._check_records(batches, position, header, now_ms, origin, at_once=at_once)
         if self._uses_log_append_time:
             return _make_accepted((position, header, now_ms, now_ms, None))
-        max_timestamp = facts.max_timestamp
         after_ms_max = self._after_ms_max
         is_ahead = after_ms_max is not None and max_timestamp - now_ms > after_ms_max
         if is_ahead or self._before_ms_max is not None:
             self._check_records(batches, position, header, now_ms, origin, at_once=at_once)
-        corrected_timestamp = None if max_timestamp == header.max_timestamp else max_timestamp
+        corrected_timestamp = None if max_timestamp == header[8] else max_timestamp
         return _make_accepted((position, header, max_timestamp, None, corrected_timestamp))
 
     def _compress_anew(

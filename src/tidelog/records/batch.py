@@ -17,10 +17,12 @@ from tidelog.base.ids import TopicPartition
 from tidelog.base.ports import Buffer
 from tidelog.records._choose import KERNEL_IS_COMPILED, kernel, kernel_encode
 from tidelog.records.compression import COMPRESSION_IDS, compress, decompress
+from tidelog.records.crc32c import crc32c
 from tidelog.records.header import (
     BATCH_OVERHEAD,
     COMPRESSION_MASK,
     CONTROL_FLAG,
+    CRC_START,
     LOG_APPEND_TIME_FLAG,
     MAGIC,
     TRANSACTIONAL_FLAG,
@@ -45,6 +47,7 @@ __all__ = [
     "check_crc",
     "find_records",
     "read_header",
+    "read_plain_batch",
     "read_records",
     "read_records_of",
     "recompress_batch",
@@ -106,6 +109,7 @@ class Record(NamedTuple):
 
 
 _make_record = partial(tuple.__new__, Record)
+_make_header = partial(tuple.__new__, BatchHeader)
 
 
 def find_records(buffer: Buffer, position: int, header: BatchHeader, decompressed_size_bytes_max: int) -> _Region:
@@ -144,6 +148,22 @@ def find_records(buffer: Buffer, position: int, header: BatchHeader, decompresse
         else:
             delta_min -= base_timestamp
     return buffer, start, end, header.record_count, header.last_offset_delta, delta_min, delta_max
+
+
+def read_plain_batch(batch: Buffer) -> tuple[BatchHeader, int, int] | None:
+    """Read and check the one batch that fills a buffer, as `read_header` and `validate_batch` do, but faster.
+
+    Returns:
+        (header, the largest timestamp of its records, how many have no key). None where those two have to look at it:
+        it is malformed, or no such batch, or compressed, or the kernel is not compiled.
+    """
+    if not KERNEL_IS_COMPILED:
+        return None
+    found = kernel.read_plain(batch)
+    if found is None:
+        return None
+    header = _make_header(found[0])
+    return None if crc32c(memoryview(batch)[CRC_START:]) != header[4] else (header, found[1], found[2])
 
 
 def validate_batch(

@@ -39,7 +39,7 @@ DELETE_HORIZON_FLAG = 0x40
 _LENGTH_END = 12
 _MAGIC_AT = 16
 _CRC_AT = 17
-_CRC_START = 21
+CRC_START = 21
 _MAX_TIMESTAMP_AT = 35
 _LAYOUT = Struct(">qiibIhiqqqhii")
 _BASE_OFFSET_AND_LENGTH = Struct(">qi")
@@ -250,7 +250,7 @@ def as_sent(error: MalformedBatchError, buffer: Buffer) -> MalformedBatchError:
 def _is_intact(buffer: Buffer, position: int, length: int) -> bool:
     end = position + _LENGTH_END + length
     crc: int = _UINT32.unpack_from(buffer, position + _CRC_AT)[0]
-    return crc32c(memoryview(buffer)[position + _CRC_START : end]) == crc
+    return crc32c(memoryview(buffer)[position + CRC_START : end]) == crc
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
@@ -262,7 +262,7 @@ def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
     end = position + header.size_bytes
     if end > len(buffer):
         raise _cut_short(header, position, len(buffer))
-    actual = crc32c(memoryview(buffer)[position + _CRC_START : end])
+    actual = crc32c(memoryview(buffer)[position + CRC_START : end])
     if actual != header.crc:
         raise MalformedBatchError(
             f"the batch at offset {header.base_offset} has CRC {header.crc:#010x}, its bytes give {actual:#010x}",
@@ -295,12 +295,12 @@ def stamp(
     _INT32.pack_into(buffer, position + _LENGTH_END, leader_epoch)
     if log_append_time is not None or max_timestamp is not None:
         if log_append_time is not None:
-            attributes = _INT16.unpack_from(buffer, position + _CRC_START)[0] | LOG_APPEND_TIME_FLAG
-            _INT16.pack_into(buffer, position + _CRC_START, attributes)
+            attributes = _INT16.unpack_from(buffer, position + CRC_START)[0] | LOG_APPEND_TIME_FLAG
+            _INT16.pack_into(buffer, position + CRC_START, attributes)
             max_timestamp = log_append_time
         _INT64.pack_into(buffer, position + _MAX_TIMESTAMP_AT, max_timestamp)
         end = position + _LENGTH_END + _BASE_OFFSET_AND_LENGTH.unpack_from(buffer, position)[1]
-        _UINT32.pack_into(buffer, position + _CRC_AT, crc32c(memoryview(buffer)[position + _CRC_START : end]))
+        _UINT32.pack_into(buffer, position + _CRC_AT, crc32c(memoryview(buffer)[position + CRC_START : end]))
 
 
 def write_batch(header: BatchHeader, records: Buffer) -> bytes:
@@ -308,7 +308,7 @@ def write_batch(header: BatchHeader, records: Buffer) -> bytes:
     head = bytearray(BATCH_OVERHEAD)
     length = BATCH_OVERHEAD - _LENGTH_END + len(records)
     _LAYOUT.pack_into(head, 0, header[0], length, header[2], header[3], 0, *header[5:])
-    _UINT32.pack_into(head, _CRC_AT, crc32c(records, crc32c(memoryview(head)[_CRC_START:])))
+    _UINT32.pack_into(head, _CRC_AT, crc32c(records, crc32c(memoryview(head)[CRC_START:])))
     return b"".join((head, records))
 
 

@@ -42,6 +42,18 @@ cdef int _check_end(Py_ssize_t position, Py_ssize_t end, Py_ssize_t record_count
 )
 cpdef follow_offsets(const unsigned char[::1] data, Py_ssize_t position, long long next_offset, long long gap_end_offset)
 
+@cython.locals(value=cython.longlong, index=cython.Py_ssize_t)
+cdef long long _integer(const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t size) noexcept
+
+@cython.locals(
+    size=cython.Py_ssize_t, attributes=cython.longlong, delta=cython.longlong, base_timestamp=cython.longlong,
+    record_count=cython.longlong, delta_min=cython.longlong, delta_max=cython.longlong, largest=cython.longlong,
+    last=cython.longlong, keyless=cython.Py_ssize_t, is_dense=cython.bint, base_offset=cython.longlong,
+    leader_epoch=cython.longlong, crc=cython.longlong, producer_id=cython.longlong, epoch=cython.longlong,
+    sequence=cython.longlong, newest=cython.longlong, magic=cython.longlong,
+)
+cpdef read_plain(const unsigned char[::1] data)
+
 @cython.locals(
     largest=cython.longlong, largest_at=cython.longlong, last=cython.longlong, keyless=cython.Py_ssize_t,
     headers=cython.longlong, is_dense=cython.bint, seeks_runs=cython.bint, run_end=cython.longlong, seek_from=cython.Py_ssize_t,

@@ -26,6 +26,7 @@ from tidelog.records._runs import find_run
 KERNEL_IS_COMPILED = not __file__.endswith(".py")
 KERNEL_SOURCE_HASH: str | None = None  # of this file and its pxd, in hex: setup.py appends it to the copy it compiles
 
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 RECORD_SIZE_BYTES_MIN = 7
 FOLLOWED_BYTES = 27
 """Of a header: up to its last offset delta. See `follow_offsets`."""
@@ -208,6 +209,52 @@ def follow_offsets(
         next_offset = base_offset + delta + 1
         position += length + 12
     return position, next_offset, before, before_offset, True
+
+
+def _integer(data: Buffer, position: int, size: int) -> int:
+    """The signed number of so many bytes."""
+    value = data[position]
+    if value > 127:
+        value -= 256
+    for index in range(position + 1, position + size):
+        value = (value * 256) | data[index]
+    return value
+
+
+def read_plain(data: Buffer) -> tuple[tuple[int, ...], int, int] | None:
+    """What is to be known of the one batch that fills `data`, at once: most that producers send are so plain.
+
+    Returns:
+        (the values of its header, the largest timestamp of its records, how many have no key); None if it is not one
+        whole batch, or malformed, or compressed, or the leader's clock gave its timestamps. Its CRC is not looked at.
+    """
+    size = len(data)
+    if size < 61 or data[16] != 2 or _integer(data, 8, 4) != size - 12:
+        return None
+    attributes = _integer(data, 21, 2)
+    delta = _integer(data, 23, 4)
+    base_timestamp = _integer(data, 27, 8)
+    record_count = _integer(data, 57, 4)
+    if attributes & 0x0F or delta < 0 or record_count < 1:  # a codec, LOG_APPEND_TIME_FLAG
+        return None
+    if base_timestamp > 0:
+        delta_min, delta_max = INT64_MIN, INT64_MAX - base_timestamp
+    else:
+        delta_min, delta_max = INT64_MIN - base_timestamp, INT64_MAX
+    try:
+        largest, _, last, keyless, _, is_dense = walk(data, 61, size, record_count, delta, delta_min, delta_max)
+    except MalformedBatchError:
+        return None
+    if not is_dense or last != delta:
+        return None
+    base_offset, leader_epoch, crc = _integer(data, 0, 8), _integer(data, 12, 4), _integer(data, 17, 4) & 0xFFFFFFFF
+    newest, producer_id = _integer(data, 35, 8), _integer(data, 43, 8)
+    epoch, sequence, magic = _integer(data, 51, 2), _integer(data, 53, 4), 2
+    header = (
+        base_offset, size, leader_epoch, magic, crc, attributes, delta, base_timestamp, newest, producer_id, epoch,
+        sequence, record_count,
+    )  # fmt: skip
+    return header, base_timestamp + largest, keyless
 
 
 def walk(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.compiled import compiled_twins
 
 if TYPE_CHECKING:
-    from collections.abc import Sized
+    from collections.abc import Callable, Sized
     from typing import Any, Protocol
 
     from tidelog.base.ports import Buffer
@@ -24,8 +24,20 @@ if TYPE_CHECKING:
 
         def encode(self, message: object, header: bytes | None, /) -> list[Buffer | Sized] | None: ...
 
+    class ReadRequestHeader(Protocol):
+        """Returns (header, where the body starts), or None: it is to be read without the kernel."""
 
-__all__ = ["CompiledCodec"]
+        def __call__(
+            self,
+            view: Buffer,
+            flexible_from: dict[int, int],
+            senders: dict[bytes, Any],
+            make: Callable[[tuple[Any, ...]], Any],
+            /,
+        ) -> tuple[Any, int] | None: ...
+
+
+__all__ = ["CompiledCodec", "compiled_read_request_header"]
 
 _compiled = compiled_twins(
     "tidelog.wire",
@@ -35,3 +47,4 @@ _compiled = compiled_twins(
     "each request costs a fifth more",
 )
 CompiledCodec: type[Codec] | None = _compiled[0].Codec if _compiled else None
+compiled_read_request_header: ReadRequestHeader | None = _compiled[0].read_request_header if _compiled else None

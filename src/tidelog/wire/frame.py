@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from tidelog.base.errors import MalformedMessageError
 from tidelog.base.ports import Buffer
+from tidelog.wire._choose import compiled_read_request_header
 from tidelog.wire.api import APIS, ApiKey
 from tidelog.wire.compile import Piece, encode_behind
 from tidelog.wire.primitives import read_text, read_uvarint, skip_tagged_fields, uvarint
@@ -60,6 +61,7 @@ _senders: dict[bytes, tuple[str | None, ConsistencyState | None]] = {}
 Those bytes say themselves where they end, so whatever begins with them means the same.
 """
 
+_FLEXIBLE_FROM = {key: known.flexible_from for key, known in APIS.items()}
 _make_header = partial(tuple.__new__, RequestHeader)  # as the constructor, at a third of its price
 
 
@@ -72,6 +74,10 @@ def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
     Raises:
         MalformedMessageError: the bytes are no header.
     """
+    if compiled_read_request_header is not None:
+        found = compiled_read_request_header(buffer, _FLEXIBLE_FROM, _senders, _make_header)
+        if found is not None:
+            return found
     try:
         api_key, api_version, correlation_id, size = _request_start.unpack_from(buffer)
         position = _request_start.size + max(size, 0)

@@ -776,3 +776,45 @@ cdef class Codec:
         finally:
             if w.data != w.on_stack:
                 PyMem_Free(w.data)
+
+
+def read_request_header(view, dict flexible_from, dict senders, make):
+    """The header of a request, if its sender is a known one: (header, where the body starts), or None.
+
+    See `frame.decode_request_header`.
+
+    Args:
+        flexible_from: by API, the first version with tagged fields.
+        senders: (client id, consistency state), by the bytes that say so.
+        make: makes the header of a tuple.
+    """
+    cdef Py_buffer buffer
+    cdef const unsigned char *data
+    cdef Py_ssize_t position, end, size
+    cdef short api_key, version
+    cdef int correlation_id
+    PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
+    try:
+        data = <const unsigned char *>buffer.buf
+        size = buffer.len
+        if size < 10 or buffer.itemsize != 1:
+            return None
+        api_key = <short>_big_endian(data, 2)
+        version = <short>_big_endian(data + 2, 2)
+        correlation_id = <int>_big_endian(data + 4, 4)
+        position = 10 + max(<short>_big_endian(data + 8, 2), 0)
+        if position >= size or version < flexible_from.get(api_key, 0x8000):
+            return None
+        if data[position] == 0:
+            end = position + 1
+        else:
+            end = position + 3 + data[position + 2] if position + 2 < size else position
+        if end > size:
+            return None
+        sender = senders.get(PyBytes_FromStringAndSize(<const char *>data + 8, end - 8))
+        if sender is None:
+            return None
+        client_id, state = sender
+        return make((api_key, version, correlation_id, client_id, state)), end
+    finally:
+        PyBuffer_Release(&buffer)

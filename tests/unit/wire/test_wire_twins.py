@@ -22,7 +22,20 @@ from support.fixtures.codec_twins import (
     written_by_the_kernel,
 )
 from tidelog.base.errors import Code, KafkaError, MalformedMessageError, TooManyElementsError
-from tidelog.wire import ApiKey, decode, encode, encode_pieces, encode_response, field, message, struct
+from tidelog.wire import (
+    ApiKey,
+    ConsistencyState,
+    decode,
+    decode_request_header,
+    encode,
+    encode_pieces,
+    encode_request,
+    encode_response,
+    field,
+    frame,
+    message,
+    struct,
+)
 from tidelog.wire._choose import CompiledCodec
 from tidelog.wire.messages.api_00_produce import (
     LeaderIdAndEpoch,
@@ -261,3 +274,32 @@ def test_a_version_that_is_not_there_is_refused() -> None:
         with pytest.raises(KafkaError) as refused:
             work()
         assert refused.value.code is Code.UNSUPPORTED_VERSION
+
+
+def header_of(raw: bytes) -> Any:
+    """What the header of a request is, or the text of its error."""
+    try:
+        return decode_request_header(memoryview(raw))
+    except MalformedMessageError as error:
+        return str(error)
+
+
+def test_headers_of_requests_are_read_or_refused_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(20_261_128)
+    states = (None, ConsistencyState(None, None), ConsistencyState("cluster", 12))
+    request = ProduceRequest(acks=1, timeout_ms=1, topic_data=[])
+    known = 0
+    for number in range(3_000):
+        name, state = rng.choice((None, "", "client", "ü")), rng.choice(states)
+        pieces: list[Any] = encode_request(
+            ApiKey.PRODUCE, rng.choice((8, 9)), number, name, request, consistency_state=state
+        )
+        raw = b"".join(pieces)[4:]
+        for each in (raw, damaged(rng, raw)):
+            header_of(each)  # from now on its sender is known
+            found = header_of(each)
+            with monkeypatch.context() as patch:
+                patch.setattr(frame, "compiled_read_request_header", None)
+                assert header_of(each) == found, each.hex()
+            known += not isinstance(found, str)
+    assert known > 3_000
