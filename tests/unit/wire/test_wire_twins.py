@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import sys
 import threading
 from collections.abc import Callable
 from enum import IntEnum
@@ -46,7 +48,7 @@ from tidelog.wire.messages.api_00_produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from tidelog.wire.schema import array, boolean, bytes_, float64, int8, int32, records, string, uint32, uuid
+from tidelog.wire.schema import array, boolean, bytes_, float64, int8, int32, layout_of, records, string, uint32, uuid
 
 pytestmark = pytest.mark.skipif(CompiledCodec is None, reason="no compiled codec was built here")
 
@@ -85,6 +87,28 @@ def test_the_kernel_reads_and_writes_every_message_by_itself() -> None:
         raw = encode(each, version)
         assert b"".join(written_by_the_kernel(each, version) or ()) == raw, (cls, version)
         assert read_by_the_kernel(cls, MEMORY.view(raw), version) == each
+
+
+def test_nothing_is_kept_of_what_was_read_written_or_refused() -> None:
+    rng = random.Random(20_261_129)
+    assert CompiledCodec is not None
+    codecs = [(CompiledCodec(layout_of(cls), version), sample(cls, version), version) for cls, version in ALL_MESSAGES]
+    encoded = [(codec, each, memoryview(encode(each, version))) for codec, each, version in codecs]
+
+    def blocks_after_a_round() -> int:
+        for codec, each, raw in encoded:
+            codec.encode(each, b"header")
+            for part in (raw, raw[: rng.randrange(len(raw) + 1)], memoryview(damaged(rng, bytes(raw)))):
+                codec.decode(part, 0, 1 << 18, True)
+            codec.decode(raw, 0, 1, False)
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    blocks_after_a_round()
+    before = blocks_after_a_round()
+    for _ in range(4):
+        after = blocks_after_a_round()
+    assert after - before < len(encoded)  # a leak of one in each would be four times that
 
 
 def test_damaged_messages_are_read_or_refused_alike() -> None:
