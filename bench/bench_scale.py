@@ -4,7 +4,10 @@ A topic has one partition, which is the dearest shape. Seconds of the processor 
 stay what they are where the machine is shared. The longest wait of a bystander, who asks for the end of one log every
 few milliseconds, bounds the longest step of the event loop.
 
-python bench/bench_scale.py [--count=10000] [--keep=DIRECTORY]: the files stay there, for a profile of the next start.
+python bench/bench_scale.py [--count=10000] [--cluster] [--keep=DIRECTORY]
+
+--cluster: three nodes, each of which holds a replica of every partition (scale_cluster.py).
+--keep: the files stay there, for a profile of the next start.
 """
 
 from __future__ import annotations
@@ -15,13 +18,12 @@ import shutil
 import statistics
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
+import scale_cluster
+from bystander import waits_beside, waits_during
 from harness import MEGABYTE, UpProcess, WireClient, cpu_seconds, figure, resident_bytes, resident_bytes_peak, say
 
 from tidelog.wire import ApiKey
@@ -33,7 +35,6 @@ KEEP = next((Path(one[7:]) for one in sys.argv[1:] if one.startswith("--keep="))
 PER_REQUEST = 500
 SETTLED_SECONDS = 5.0
 IDLE_SECONDS = 20.0
-ASK_EVERY_SECONDS = 0.005
 ROUNDS = 5
 CREATE_TIMEOUT_MS = 120_000
 BYSTANDER = "bystander"
@@ -46,6 +47,9 @@ def main() -> None:
     if hard < OPEN_FILES:
         sys.exit(f"the hard limit of open files is {hard}; {OPEN_FILES} are needed")
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if "--cluster" in sys.argv[1:]:
+        scale_cluster.measure(COUNT)
+        return
     directory = KEEP or Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
     directory.mkdir(parents=True, exist_ok=True)
     node = UpProcess(directory / "data", config={"metrics.listener": "HTTP://127.0.0.1:0"})
@@ -66,7 +70,7 @@ def measure_creation(node: UpProcess) -> None:
     with WireClient(node.port) as client:
         client.create_topic(BYSTANDER)
         before = cpu_seconds(node.pid)
-        with waits_beside(node) as waits:
+        with waits_beside(node.port, BYSTANDER) as waits:
             started = time.perf_counter()
             for first in range(0, COUNT, PER_REQUEST):
                 create_topics(client, range(first, min(first + PER_REQUEST, COUNT)))
@@ -113,9 +117,9 @@ def measure_answers(node: UpProcess) -> None:
 
         for what, work in (("Metadata of all topics", ask), ("a scrape of the metrics", scrape)):
             work()  # the first one loads what answers it
-            alone = waits_during(node, lambda: time.sleep(1.0))
+            alone = waits_during(node.port, BYSTANDER, lambda: time.sleep(1.0))
             before = cpu_seconds(node.pid)
-            waits = waits_during(node, lambda work=work: [work() for _ in range(ROUNDS)])  # type: ignore[misc]
+            waits = waits_during(node.port, BYSTANDER, lambda work=work: [work() for _ in range(ROUNDS)])  # type: ignore[misc]
             cpu = (cpu_seconds(node.pid) - before) / ROUNDS
             figure(f"{NAME}: {what}, CPU of the node", cpu * 1e3, "ms")
             figure("… longest wait of another client meanwhile", max(waits), "ms", peer="alone", peer_value=max(alone))
@@ -132,33 +136,6 @@ def measure_starts(node: UpProcess) -> None:
         figure(f"{NAME}: start after {what}", time.perf_counter() - started, "s", at_most=at_most)
         figure("… CPU of the node", cpu_seconds(node.pid), "s", at_most=at_most)
         figure("… RSS then", resident_bytes(node.pid) / MEGABYTE, "MB", at_most=200)
-
-
-def waits_during(node: UpProcess, work: Callable[[], object]) -> list[float]:
-    with waits_beside(node) as waits:
-        work()
-    return waits
-
-
-@contextmanager
-def waits_beside(node: UpProcess) -> Iterator[list[float]]:
-    """Another client, as long as the block lasts: how many ms each of its requests took."""
-    ended, waits = threading.Event(), list[float]()
-
-    def ask() -> None:
-        with WireClient(node.port) as client:
-            while not ended.wait(ASK_EVERY_SECONDS):
-                started = time.perf_counter()
-                client.log_end_offset(BYSTANDER)
-                waits.append((time.perf_counter() - started) * 1e3)
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    try:
-        yield waits
-    finally:
-        ended.set()
-        thread.join()
 
 
 if __name__ == "__main__":
