@@ -22,6 +22,7 @@ from support.nodes.up_process import UpProcess  # noqa: E402 - found by the line
 __all__ = [
     "LONG",
     "MEGABYTE",
+    "ROOT",
     "UpProcess",
     "WireClient",
     "cpu_seconds",

@@ -6,13 +6,17 @@ scrape; how long a third of the partitions have no leader after `kill -9` of a b
 The kill: a client asks a node that stays for the leaders of the victim's partitions, and writes with acks=all to each
 of them. The time ends with the acknowledgement of the last first write. Seconds of the processor are of one node's
 process each.
+
+`--steps=DIRECTORY` lets each node note there which steps of its event loop took long (`tests/fuzz/timed_steps`).
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -22,9 +26,10 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from bystander import waits_beside, waits_during
-from harness import MEGABYTE, WireClient, cpu_seconds, figure, resident_bytes, resident_bytes_peak, say
+from harness import MEGABYTE, ROOT, WireClient, cpu_seconds, figure, resident_bytes, resident_bytes_peak, say
 
 from support.clients.wire_client import batch_of
+from support.fixtures.waiting import wait_until
 from support.nodes.cluster import Cluster, ClusterNode
 from tidelog import Admin
 from tidelog.client.admin.descriptions import NewTopic
@@ -66,6 +71,7 @@ def measure(count: int) -> None:
         with Admin(cluster.bootstrap) as admin:
             for node_id in cluster.nodes:
                 admin.create_topics([NewTopic(BYSTANDER.format(node_id), replica_assignments={0: [node_id]})])
+        wait_for_bystanders(cluster)
         name = f"{count * SIZE:,} replicas on three nodes"
         measure_creation(name, cluster, controller, count)
         measure_idle(name, cluster, controller)
@@ -93,13 +99,31 @@ def _started() -> Iterator[Cluster]:
     home = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
     cluster = Cluster(home, SIZE, config=CONFIG)
     for node in cluster.nodes.values():
-        node.wrapper = ("/usr/bin/env",)  # a process of its own, which shares no memory with another
+        node.wrapper = ("/usr/bin/env", *_timed(node))  # a process of its own, which shares no memory with another
     try:
         cluster.start()
         yield cluster
     finally:
         cluster.close()
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _timed(node: ClusterNode) -> tuple[str, ...]:
+    """For `env`: what has a node note its longest steps, if that is wanted."""
+    into = next((Path(one[8:]) for one in sys.argv[1:] if one.startswith("--steps=")), None)
+    if into is None:
+        return ()
+    into.mkdir(parents=True, exist_ok=True)
+    path = os.pathsep.join([str(ROOT / "tests" / "fuzz" / "timed_steps"), str(ROOT / "src")])
+    return (f"TIMED_STEPS={into / f'node-{node.node_id}'}", f"PYTHONPATH={path}")
+
+
+def wait_for_bystanders(cluster: Cluster) -> None:
+    """Until each node leads the topic that a bystander asks it for."""
+    for node in cluster.running:
+        with WireClient(node.port) as client:
+            topic = BYSTANDER.format(node.node_id)
+            wait_until(lambda: not client.describe_topic(topic).error_code, f"{node} leads {topic}")  # noqa: B023
 
 
 def say_cpu(cluster: Cluster) -> None:
@@ -287,7 +311,7 @@ def measure_start(name: str, nodes: list[ClusterNode], *, at_most: float | None 
     for node in nodes:
         node.start_soon()
     for node in nodes:
-        node.wait_until_serving()
+        node.wait_until_serving(SECONDS_MAX)
     figure(name, time.perf_counter() - began_at, "s", at_most=at_most)
     for node in nodes:
         figure(f"… CPU of {node}", cpu_seconds(node.pid), "s", at_most=at_most)

@@ -45,6 +45,7 @@ from tidelog.records.header import (
     LOG_APPEND_TIME_FLAG,
     TRANSACTIONAL_FLAG,
 )
+from tidelog.records.lineage import LeaderEpochLineage
 
 Origin = Literal["client", "coordinator", "controller"]
 """Who made a batch: `client` is anyone out there; the others are this node's own parts, which may write markers."""
@@ -362,13 +363,15 @@ class AppendRules:
             sum(each.header.size_bytes for each in accepted),
         )
 
-    def check_for_follower(self, batches: memoryview, *, log_end_offset: Offset, leader_epoch: int) -> list[Accepted]:
+    def check_for_follower(
+        self, batches: memoryview, *, log_end_offset: Offset, lineage: LeaderEpochLineage
+    ) -> list[Accepted]:
         """Check batches that a leader appended: their CRCs, and that offsets and leader epochs go on from here.
 
         Args:
             batches: as a fetch returned them; a last batch that is cut short is left out.
             log_end_offset: of this log.
-            leader_epoch: of the last record in this log, -1 for none.
+            lineage: of this log. It may be ahead, where what it is about found no room, or was noted beforehand.
 
         Raises:
             CorruptLogError: offsets or epochs go back: what was fetched is not the continuation of this log.
@@ -376,6 +379,8 @@ class AppendRules:
         """
         accepted = []
         next_offset: int = log_end_offset
+        latest = lineage.epoch_at(Offset(log_end_offset - 1))
+        leader_epoch: int = -1 if latest is None else latest
         for position, header in split_whole_batches(batches):
             if header.base_offset < next_offset:
                 raise CorruptLogError(

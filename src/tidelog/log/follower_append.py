@@ -11,6 +11,8 @@ Kafka: `UnifiedLog.appendAsFollower`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidelog.base.errors import MalformedBatchError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Buffer
@@ -31,6 +33,46 @@ def append_fetched(log: Log, batches: Buffer, *, now_ms: int) -> AppendResult | 
     result = log.append_as_follower(batches, now_ms=now_ms)
     log.advance_log_start_offset(min(log_start_offset, log.log_end_offset))
     return result
+
+
+def unwritten_epochs(log: Log, batches: Buffer) -> list[EpochEntry]:
+    """The leader epochs that batches bring and the lineage has yet to say, where they may be appended as they are.
+
+    What it says is synced first, which takes long. Whoever must not wait notes them beforehand (`EpochsToWrite`): then
+    the append has nothing to sync.
+
+    Raises:
+        CorruptLogError, KafkaError: as `Log.append_as_follower`.
+        DiskError: the log is out of use.
+    """
+    log._check_usable()
+    if not log.segments.size_bytes and _batch_that_holds(batches, log.log_end_offset) is not None:
+        return []
+    accepted = log.rules.check_for_follower(memoryview(batches), log_end_offset=log.log_end_offset, lineage=log.lineage)
+    return log._lineage_file.unknown(each.header for each in accepted)
+
+
+class EpochsToWrite:
+    """Leader epochs that the lineage of a log is to have before their records are appended.
+
+    Nothing else may change the lineage before `on_written`.
+
+    Attributes:
+        path: of the file, which is to be replaced.
+        data: what it is to say.
+    """
+
+    __slots__ = ("_entries", "_log", "data", "path")
+
+    def __init__(self, log: Log, entries: Sequence[EpochEntry]) -> None:
+        """To be written by whoever makes it."""
+        self._log = log
+        self._entries = entries
+        self.path, self.data = log._lineage_file.planned(entries)
+
+    def on_written(self) -> None:
+        """The file says so, synced."""
+        self._log._lineage_file.assign_written(self._entries)
 
 
 def _batch_that_holds(batches: Buffer, offset: Offset) -> Offset | None:

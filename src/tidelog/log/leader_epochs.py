@@ -11,6 +11,7 @@ from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import LeaderEpoch
 from tidelog.base.ports import Disk
 from tidelog.log.log import Log
+from tidelog.records.lineage import EpochEntry
 
 
 def assign_leader_epochs(
@@ -35,9 +36,10 @@ def assign_leader_epochs(
                 "the metadata log is older than the data; put back the one that was here before, then start again"
             )
         outcomes.append(outcome)
-        planned = None if outcome is not None else log._lineage_file.planned(leader_epoch, log.log_end_offset)
-        if planned is not None:
-            files[planned[0]] = planned[1]
+        entry = EpochEntry(leader_epoch, log.log_end_offset)
+        if outcome is None and not log._lineage_file.says(entry):
+            path, data = log._lineage_file.planned([entry])
+            files[path] = data
     try:
         disk.write_all_atomically(files)
         are_written = True
@@ -48,7 +50,7 @@ def assign_leader_epochs(
             continue
         try:
             if are_written:
-                log._lineage_file.assign_written(leader_epoch, log.log_end_offset)
+                log._lineage_file.assign_written([EpochEntry(leader_epoch, log.log_end_offset)])
             else:
                 log.assign_leader_epoch(leader_epoch)
         except DiskError as error:

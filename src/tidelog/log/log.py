@@ -279,11 +279,7 @@ class Log:
         self._check_usable()
         view = batches if isinstance(batches, memoryview) else memoryview(batches)
         log_end_offset = self.log_end_offset
-        # Of what is there: the lineage may be ahead, where what it is about found no room, or was learnt beforehand.
-        latest = self.lineage.epoch_at(Offset(log_end_offset - 1))
-        accepted = self.rules.check_for_follower(
-            view, log_end_offset=log_end_offset, leader_epoch=-1 if latest is None else latest
-        )
+        accepted = self.rules.check_for_follower(view, log_end_offset=log_end_offset, lineage=self.lineage)
         if not accepted:
             return None
         placed = [

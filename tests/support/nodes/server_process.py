@@ -108,12 +108,12 @@ class ServerProcess:
     def write_settings(self) -> None:
         self.properties_path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
 
-    def wait_until_serving(self) -> None:
+    def wait_until_serving(self, seconds: float = START_SECONDS_MAX) -> None:
         """After `start_soon`. Raises NodeFailedError if it ends instead, or does not come to serve in time."""
         assert self._process is not None
         assert self._process.stdout is not None
         said = b""
-        deadline = time.monotonic() + START_SECONDS_MAX
+        deadline = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while not (found := re.search(rb"^ready bootstrap=\S+:(\d+)\n", said, re.MULTILINE)):

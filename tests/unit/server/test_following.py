@@ -24,8 +24,10 @@ from tidelog.base.ids import (
     TopicPartition,
 )
 from tidelog.log import Log, LogConfig
+from tidelog.log.follower_append import EpochsToWrite
 from tidelog.metadata import PartitionImage
 from tidelog.records import BatchBuilder
+from tidelog.records.lineage import EpochEntry
 from tidelog.records.transaction_marker import TransactionMarker
 from tidelog.replica import (
     EpochEndRequest,
@@ -54,6 +56,7 @@ class Host:
         self.started: list[Coroutine[object, object, None]] = []
         self.cuts: list[Truncation] = []
         self.lost: list[LostOffsets | None] = []
+        self.noted: list[EpochEntry] = []
         self.truncated: list[TruncatedRecords] = []
         self.refusal: DiskError | None = None
         self.failures: list[Exception] = []
@@ -88,6 +91,12 @@ class Host:
         self.started.append(work)
         return work
 
+    async def note_leader_epochs(self, partition: Partition, entries: Sequence[EpochEntry]) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.noted += entries
+        EpochsToWrite(partition.log, entries).on_written()
+
     async def flush(self, partition: Partition) -> None:
         partition.log.flush()
 
@@ -106,10 +115,12 @@ def followed(
     unclean_epoch: int | None = None,
     batches: Sequence[bytearray] = (),
     flush_messages: int | None = None,
+    disk: MemoryDisk | None = None,
 ) -> FollowerDriver:
     """The role of a partition of three records of epoch 0 and some batches, which follows the leader of epoch 1."""
     config = LogConfig(flush_messages=flush_messages)
-    log = Log.open(MemoryDisk(), "logs/flights-0", PARTITION, config, topic_id=None, clean_shutdown=True, now_ms=NOW_MS)
+    disk = MemoryDisk() if disk is None else disk
+    log = Log.open(disk, "logs/flights-0", PARTITION, config, topic_id=None, clean_shutdown=True, now_ms=NOW_MS)
     log.assign_leader_epoch(LeaderEpoch(0))
     for _ in range(3):
         builder = BatchBuilder()
@@ -150,6 +161,105 @@ def test_what_a_leader_had_cut_is_not_cut_in_the_next_epoch() -> None:
 
     assert asyncio.run(story(is_stopped=False)) == (1, [Truncation(Offset(1))])
     assert asyncio.run(story(is_stopped=True)) == (3, [])
+
+
+class SyncsCounted(MemoryDisk):
+    """How often something was synced."""
+
+    syncs = 0
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        self.syncs += 1
+        super().write_atomically(path, data)
+
+
+def following_in_new_epoch(host: Host, disk: MemoryDisk | None = None, *, begun_at: int = 3) -> FollowerDriver:
+    """It has asked the leader of epoch 1, which began at that offset, for records."""
+    following = followed(host, disk=disk)
+    while not isinstance(host.asked[-1], RecordsRequest):
+        following.on_epoch_end(host.asked[-1].number, (LeaderEpoch(0), Offset(begun_at)))
+    return following
+
+
+def fetched(following: FollowerDriver, host: Host, *batches: tuple[int, int]) -> None:
+    """The leader answers with batches of one record, each of a base offset and a leader epoch."""
+    data = bytearray()
+    for base_offset, leader_epoch in batches:
+        builder = BatchBuilder()
+        builder.append(NOW_MS, None, b"y")
+        batch = bytearray(builder.build())
+        batch[:8] = base_offset.to_bytes(8)
+        batch[12:16] = leader_epoch.to_bytes(4)
+        data += batch
+    following.on_fetched(host.asked[-1].number, records=bytes(data), high_watermark=3)
+
+
+def test_a_new_leader_epoch_is_noted_off_the_loop_before_its_first_record_is_appended() -> None:
+    """To sync the lineage takes the disk milliseconds, and after an election thousands of partitions do."""
+
+    async def story() -> None:
+        host, disk = Host(), SyncsCounted()
+        following = following_in_new_epoch(host, disk)
+        log, syncs, asked = following.partition.log, disk.syncs, len(host.asked)
+        fetched(following, host, (3, 1), (4, 1))
+        assert (log.log_end_offset, len(host.asked)) == (3, asked)
+        await host.started.pop()
+        assert host.noted[0] == (1, 3)
+        assert (log.log_end_offset, log.lineage.entries) == (5, ((0, 0), (1, 3)))
+        fetched(following, host, (5, 1))
+        assert (log.log_end_offset, host.started, len(host.asked)) == (6, [], asked + 2)
+        assert disk.syncs == syncs
+
+    asyncio.run(story())
+
+
+def test_a_leader_epoch_is_noted_behind_records_of_an_older_one() -> None:
+    async def story() -> None:
+        host, disk = Host(), SyncsCounted()
+        following = following_in_new_epoch(host, disk, begun_at=4)
+        syncs = disk.syncs
+        fetched(following, host, (3, 0), (4, 1))
+        await host.started.pop()
+        assert host.noted == [(1, 4)]
+        assert following.partition.log.lineage.entries == ((0, 0), (1, 4))
+        assert (following.partition.log.log_end_offset, disk.syncs) == (5, syncs)
+
+    asyncio.run(story())
+
+
+def test_no_leader_epoch_is_noted_in_the_next_epoch() -> None:
+    """By then the log is the next role's, which may be to lead."""
+
+    async def story() -> None:
+        host = Host()
+        following = following_in_new_epoch(host)
+        fetched(following, host, (3, 1))
+        following.partition.stop(LeaderEpoch(2))
+        await host.started.pop()
+        assert (host.noted, following.partition.log.log_end_offset) == ([], 3)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_leader_epoch_that_finds_no_room_is_fetched_once_more(number: int) -> None:
+    async def story() -> None:
+        host = Host()
+        following = following_in_new_epoch(host)
+        host.refusal = DiskError("leader-epoch-checkpoint", "cannot append", errno=number)
+        fetched(following, host, (3, 1))
+        await host.started.pop()
+        assert (host.failures, following.partition.log.log_end_offset) == ([host.refusal], 3)
+        if number == errno.EIO:
+            assert host.due_ms == []
+            return
+        host.refusal = None
+        following.on_due(host.due_ms[-1])
+        fetched(following, host, (3, 1))
+        await host.started.pop()
+        assert following.partition.log.log_end_offset == 4
+
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EIO])
@@ -249,12 +359,16 @@ def fetched_batch(offset: int) -> bytes:
 
 
 def fetching(host: Host) -> FollowerDriver:
-    """It knows that its three records are the leader's first of a hundred, and asks for the next."""
+    """It knows that its three records are the leader's first of a hundred, and asks for the next.
+
+    Its lineage says already where the epoch begins.
+    """
     following = followed(host)
     while isinstance(request := host.asked.pop(), EpochEndRequest):
         epoch = request.leader_epoch
         following.on_epoch_end(request.number, (epoch, Offset(100 if epoch else 3)))
     host.asked.append(request)
+    following.partition.log.assign_leader_epoch(LeaderEpoch(1))
     return following
 
 
@@ -296,6 +410,24 @@ def test_what_cannot_be_written_is_fetched_once_more_whatever_came_behind_it() -
         following.on_due(host.due_ms[-1])
         assert (following.partition.log.log_end_offset, fetches_of(host)) == (3, [3, 4, 3])
         assert not host.failures
+
+    asyncio.run(story())
+
+
+def test_an_answer_to_a_fetch_that_went_ahead_waits_until_the_leader_epoch_is_noted() -> None:
+    async def story() -> None:
+        host = Host()
+        following = fetching(host)
+        log = following.partition.log
+        log._lineage_file.truncate_from_end(Offset(3))
+        following.on_fetched(host.asked[-1].number, records=fetched_batch(3), high_watermark=100)
+        following.write()
+        following.on_fetched(host.asked[-1].number, records=fetched_batch(4), high_watermark=100)
+        assert (fetches_of(host), log.log_end_offset) == ([3, 4], 3)
+        await host.started.pop()
+        assert (host.noted, fetches_of(host), log.log_end_offset) == ([(1, 3)], [3, 4, 5], 4)
+        following.write()
+        assert (log.log_end_offset, log.lineage.entries, host.started) == (5, ((0, 0), (1, 3)), [])
 
     asyncio.run(story())
 

@@ -66,29 +66,40 @@ class LineageFile:
     def assign(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> None:
         self._change(lambda lineage: lineage.assign(leader_epoch, start_offset))
 
-    def planned(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> tuple[str, bytes] | None:
-        """The file and what it has to say before `assign_written` is called; None if it says so already."""
+    def planned(self, entries: Iterable[EpochEntry]) -> tuple[str, bytes]:
+        """The file, and what it has to say before `assign_written` is called."""
         changed = self.lineage.clone()
-        return (self._path, changed.to_text().encode()) if changed.assign(leader_epoch, start_offset) else None
+        for entry in entries:
+            changed.assign(*entry)
+        return self._path, changed.to_text().encode()
 
-    def assign_written(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> None:
+    def says(self, entry: EpochEntry) -> bool:
+        """Whether nothing would change if it were assigned."""
+        return not self.lineage.clone().assign(*entry)
+
+    def assign_written(self, entries: Iterable[EpochEntry]) -> None:
         """What was `planned` is on disk."""
-        self.lineage.assign(leader_epoch, start_offset)
+        for entry in entries:
+            self.lineage.assign(*entry)
 
     def assign_all(self, headers: Iterable[BatchHeader]) -> None:
         """Take in batches that carry their leader epochs, writing the file once at most. What it says stays.
 
         From the first that it does not say on, all are assigned: the first takes out whatever lies above it.
         """
+        added = self.unknown(headers)
+        if added:
+            self.assign_entries(added)
+
+    def unknown(self, headers: Iterable[BatchHeader]) -> list[EpochEntry]:
+        """What `assign_all` would assign."""
         entries = (
             EpochEntry(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
             for header in headers
             if header.leader_epoch >= 0
         )
         epoch_at = self.lineage.epoch_at
-        added = list(dropwhile(lambda entry: entry.leader_epoch == epoch_at(entry.start_offset), entries))
-        if added:
-            self.assign_entries(added)
+        return list(dropwhile(lambda entry: entry.leader_epoch == epoch_at(entry.start_offset), entries))
 
     def assign_entries(self, entries: Sequence[EpochEntry]) -> None:
         """Several in their order, in one write."""

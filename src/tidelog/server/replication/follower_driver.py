@@ -2,8 +2,9 @@
 
 ```
  an answer comes ──► append, on the loop ──► lineage, log start ──► high watermark published ──► the next request
-                ├──► the next request ──► append, a few turns of the loop later: where it may fetch ahead
-                └──► truncate, off the loop: until that is done nothing else touches the log, and nothing is sent
+                 ├──► the next request ──► append, a few turns of the loop later: where it may fetch ahead
+                 ├──► note a new leader epoch, off the loop, with those of other partitions ──► append
+                 └──► truncate, off the loop: until that is done nothing else touches the log, and nothing is sent
 ```
 What the leader answers before the append is done waits for that.
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.base.errors import (
@@ -28,7 +29,7 @@ from tidelog.base.errors import (
 )
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.base.ports import Buffer
-from tidelog.log.follower_append import append_fetched
+from tidelog.log.follower_append import append_fetched, unwritten_epochs
 from tidelog.records import split_whole_batches
 from tidelog.records.lineage import EpochEntry
 from tidelog.replica import FetchOutcome, FollowerReady, FollowerReplica, FollowerRequest, Halt, Truncation
@@ -118,6 +119,10 @@ class FollowingHost(Protocol):
         """
         ...
 
+    async def note_leader_epochs(self, partition: Partition, entries: Sequence[EpochEntry]) -> None:
+        """Return once the lineage of its log says where these begin; outlasts a loss of power. Raises DiskError."""
+        ...
+
     async def flush(self, partition: Partition) -> None:
         """Return once all that was appended is synced. Raises DiskError."""
         ...
@@ -146,6 +151,7 @@ class FollowerDriver(PartitionRole):
         "_host",
         "_is_stopped",
         "_records",
+        "_records_epoch",
         "_refused_truncation",
         "_retry_ms",
         "_unwritten",
@@ -164,6 +170,7 @@ class FollowerDriver(PartitionRole):
         self.log_task: asyncio.Task[None] | None = None
         self._host = host
         self._records: Buffer = b""
+        self._records_epoch: int | None = None  # of the last batch
         self._unwritten: FollowerReady | None = None  # what is owed but for what was asked ahead: see `write`
         self._deferred: deque[Callable[[FollowerReplica, int], None]] = deque()  # answers, until the append is done
         self._failures = 0
@@ -234,7 +241,7 @@ class FollowerDriver(PartitionRole):
 
         def event(replica: FollowerReplica, now_ms: int) -> None:
             self._failures = 0
-            self._records = records
+            self._records, self._records_epoch = records, last_leader_epoch
             replica.on_fetched(number, fetched, now_ms)
 
         self._on_answer(event)
@@ -359,13 +366,18 @@ class FollowerDriver(PartitionRole):
         partition, records = self.partition, self._records
         self._records = b""
         try:
+            if self._records_epoch != partition.log.lineage.latest_leader_epoch:
+                entries = unwritten_epochs(partition.log, records)
+                if entries:
+                    self._records = records
+                    self.log_task = self._host.start(partition, self._note_leader_epochs(entries))
+                    return False
             append_fetched(partition.log, records, now_ms=self._host.wall_ms())
         except (KafkaError, CorruptLogError) as error:
             self._log_damage(error)
         except DiskError as error:
-            if not _may_go_well_later(partition, error):
-                raise
-            self._host.on_log_failed(partition, error)
+            self._on_append_refused(error)
+            return False
         else:
             if partition.is_sync_awaited:
                 self.log_task = self._host.start(self.partition, self._sync(self._notify_appended))
@@ -374,6 +386,31 @@ class FollowerDriver(PartitionRole):
             return True
         self._retry_ms = self._host.now_ms() + self._host.backoff_ms_max
         return False
+
+    def _on_append_refused(self, error: DiskError) -> None:
+        if _may_go_well_later(self.partition, error):
+            self._retry_ms = self._host.now_ms() + self._host.backoff_ms_max
+        self._host.on_log_failed(self.partition, error)
+
+    async def _note_leader_epochs(self, entries: Sequence[EpochEntry]) -> None:
+        """What came is appended only when its leader epochs would survive a loss of power."""
+        if self._is_stopped:  # before it began: the log is the next role's by now
+            self.log_task = None
+            return
+        try:
+            await self._host.note_leader_epochs(self.partition, entries)
+        except DiskError as error:
+            self.log_task = None
+            self._records = b""
+            if not self._is_stopped:
+                self._on_append_refused(error)
+                self._reschedule_deadlines()
+            return
+        self.log_task = None
+        self._step(self._append_noted)
+
+    def _append_noted(self, replica: FollowerReplica, now_ms: int) -> None:
+        self._append()
 
     async def _sync(self, event: Callable[[FollowerReplica, int], None]) -> None:
         """`flush.messages`: what was appended is synced before the leader is told that it is here."""

@@ -6,7 +6,7 @@ Kafka: `ReplicaManager`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from tidelog.net.backoff import Backoff
 from tidelog.net.connection import ConnectionSettings
 from tidelog.net.pool import ConnectionPool
 from tidelog.net.security import ConnectionSecurity
+from tidelog.records.lineage import EpochEntry
 from tidelog.replica import FollowerRequest, IsrProposal, LeaderReplica, Truncation
 from tidelog.server.replication.cut_off import CutOffLeaders
 from tidelog.server.replication.damage_notes import DamageNotes
@@ -285,6 +286,10 @@ class Replication:
             lost.last_epoch,
         )
         return LostTail(loss_id, replica, self.loss_notes.room_size_bytes())
+
+    async def note_leader_epochs(self, partition: Partition, entries: Sequence[EpochEntry]) -> None:
+        """Return once the lineage of a log says so, synced. Raises DiskError."""
+        await self._logs.note_leader_epochs(partition, entries)
 
     async def flush(self, partition: Partition) -> None:
         """Return once all that was appended is synced. Raises DiskError."""

@@ -15,8 +15,10 @@ from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.base.losses import ReplicaLoss
 from tidelog.base.ports import Clock, Disk, Executor
 from tidelog.log import Log
+from tidelog.log.follower_append import EpochsToWrite
 from tidelog.log.leader_epochs import assign_leader_epochs
 from tidelog.log.lost_records import LostTail, keep_lost_tail
+from tidelog.records.lineage import EpochEntry
 from tidelog.replica import Truncation
 from tidelog.server.storage.checkpoints import Replica
 from tidelog.server.storage.log_dir import LogDir
@@ -51,11 +53,32 @@ class ServedLogs:
         self._clock = clock
         self._executor = executor
         self._high_watermarks: dict[LogDir, WrittenTogether[Replica]] = {}
+        self._lineages: dict[LogDir, WrittenTogether[EpochsToWrite]] = {}
 
     async def flush(self, partition: LockedReplica) -> None:
         """Return once all that was appended is synced. Raises DiskError."""
         async with partition.log_lock:
             await self._executor.run(partition.log.flush)
+
+    async def note_leader_epochs(self, partition: LockedReplica, entries: Sequence[EpochEntry]) -> None:
+        """Return once the lineage of a log that follows another says so, synced; with those of others that wait.
+
+        Order: the epochs are on disk; the lineage says so; their records are appended. Raises DiskError.
+        """
+        async with partition.log_lock:
+            epochs = EpochsToWrite(partition.log, entries)
+            log_dir = self._log_dir_of[partition.topic_partition]
+            together = self._lineages.get(log_dir)
+            if together is None:
+                together = self._lineages[log_dir] = WrittenTogether(self._write_lineages, self._executor)
+            try:
+                await together.write(epochs)
+            except DiskError:  # maybe for the sake of another log
+                await self._executor.run(partial(self._files.disk.write_atomically, epochs.path, epochs.data))
+            epochs.on_written()
+
+    def _write_lineages(self, every: Iterable[EpochsToWrite]) -> None:
+        self._files.disk.write_all_atomically({one.path: one.data for one in every})
 
     async def truncate(
         self,
