@@ -123,7 +123,7 @@ def wait_for_bystanders(cluster: Cluster) -> None:
     for node in cluster.running:
         with WireClient(node.port) as client:
             topic = BYSTANDER.format(node.node_id)
-            wait_until(lambda: not client.describe_topic(topic).error_code, f"{node} leads {topic}")  # noqa: B023
+            wait_until(lambda: client.produce(topic, BATCH).error_code == 0, f"{node} leads {topic}")  # noqa: B023
 
 
 def say_cpu(cluster: Cluster) -> None:
@@ -226,8 +226,8 @@ def measure_death(name: str, cluster: Cluster, controller: ClusterNode, victim: 
     for node, used in cpu.items():
         figure(f"… CPU of the {'controller' if node is controller else 'other'} until then", used, "s")
     until_in_sync(controller, count, without=victim.node_id)
-    used = ", ".join(f"{cpu_seconds(node.pid) - used:.1f} s at {node}" for node, used in before.items())
-    figure("… the victim is in no ISR", time.perf_counter() - began_at, "s", note=f"CPU: {used}")
+    cpus = ", ".join(f"{cpu_seconds(node.pid) - used:.1f} s at {node}" for node, used in before.items())
+    figure("… the victim is in no ISR", time.perf_counter() - began_at, "s", note=f"CPU: {cpus}")
 
 
 class Recovery:
@@ -261,7 +261,7 @@ class Recovery:
         by_leader = defaultdict[int, list[str]](list)
         for topic, leader in asked_leaders(client, chosen):
             by_leader[leader].append(topic)
-        written = []
+        written: list[str] = []
         for node_id, connection in connections.items():
             topics = by_leader[node_id]
             self.led_s.update((one, self._since()) for one in topics if one not in self.led_s)
