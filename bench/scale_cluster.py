@@ -61,6 +61,7 @@ CONFIG = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "auto.leader.rebalance.enable": "false",
+    "log.retention.ms": "-1",
 }
 
 
@@ -68,14 +69,11 @@ def measure(count: int) -> None:
     with _started() as cluster:
         say(f"{count} partitions, {count * SIZE} replicas")
         controller = cluster.active_controller()
-        with Admin(cluster.bootstrap) as admin:
-            for node_id in cluster.nodes:
-                admin.create_topics([NewTopic(BYSTANDER.format(node_id), replica_assignments={0: [node_id]})])
-        wait_for_bystanders(cluster)
-        name = f"{count * SIZE:,} replicas on three nodes"
-        measure_creation(name, cluster, controller, count)
-        measure_idle(name, cluster, controller)
         other, victim = (node for node in cluster.nodes.values() if node is not controller)
+        add_bystanders(cluster, controller, other)
+        name = f"{count * SIZE:,} replicas on three nodes"
+        measure_creation(name, cluster, controller, other, count)
+        measure_idle(name, cluster, controller)
         measure_answers(name, other, count)
         measure_death(name, cluster, controller, victim, count)
         measure_return(name, victim, controller, count)
@@ -118,9 +116,12 @@ def _timed(node: ClusterNode) -> tuple[str, ...]:
     return (f"TIMED_STEPS={into / f'node-{node.node_id}'}", f"PYTHONPATH={path}")
 
 
-def wait_for_bystanders(cluster: Cluster) -> None:
-    """Until each node leads the topic that a bystander asks it for."""
-    for node in cluster.running:
+def add_bystanders(cluster: Cluster, *nodes: ClusterNode) -> None:
+    """A topic for each, which it alone has. The victim has none: what nobody else can lead delays its end."""
+    with Admin(cluster.bootstrap) as admin:
+        for node in nodes:
+            admin.create_topics([NewTopic(BYSTANDER.format(node.node_id), replica_assignments={0: [node.node_id]})])
+    for node in nodes:
         with WireClient(node.port) as client:
             topic = BYSTANDER.format(node.node_id)
             wait_until(lambda: client.produce(topic, BATCH).error_code == 0, f"{node} leads {topic}")  # noqa: B023
@@ -131,10 +132,9 @@ def say_cpu(cluster: Cluster) -> None:
     say(f"CPU so far: {used}")
 
 
-def measure_creation(name: str, cluster: Cluster, controller: ClusterNode, count: int) -> None:
+def measure_creation(name: str, cluster: Cluster, controller: ClusterNode, other: ClusterNode, count: int) -> None:
     """By CreateTopics in requests of PER_REQUEST topics, one after the other, to the active controller."""
     before = {node: cpu_seconds(node.pid) for node in cluster.running}
-    other = next(node for node in cluster.running if node is not controller)
     with (
         WireClient(controller.port, timeout_seconds=SECONDS_MAX) as client,
         waits_beside(controller.port, BYSTANDER.format(controller.node_id)) as waits,

@@ -11,7 +11,7 @@ Kafka: `ReplicationControlManager.alterPartition`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -24,6 +24,8 @@ from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings
 from tidelog.journal import Decision
 from tidelog.metadata.image import BrokerImage, MetadataView, PartitionImage, TopicImage
+
+PartitionKey = tuple[TopicId, PartitionIndex]
 
 
 class IsrMember(NamedTuple):
@@ -77,26 +79,47 @@ class AlteredPartition:
     state: PartitionImage | None = None
 
 
+def pieces_to_alter(
+    settings: ControllerSettings, partitions: Sequence[PartitionToAlter]
+) -> Iterator[Sequence[PartitionToAlter]]:
+    """What a request asks for, in portions that are to be decided one by one; at least one."""
+    for start in range(0, max(len(partitions), 1), settings.partition_changes_max):
+        yield partitions[start : start + settings.partition_changes_max]
+
+
+def repeated_in(partitions: Iterable[PartitionToAlter]) -> Collection[PartitionKey]:
+    """The partitions that a request names more than once."""
+    counts = Counter((one.topic_id, one.partition) for one in partitions)
+    return {one for one, count in counts.items() if count > 1}
+
+
 def decide_alter_partitions(
     metadata: MetadataView,
     settings: ControllerSettings,
     sender: BrokerId,
     sender_epoch: BrokerEpoch,
     partitions: Sequence[PartitionToAlter],
+    *,
+    repeated: Collection[PartitionKey] | None = None,
 ) -> Decision[tuple[AlteredPartition, ...]]:
     """Alter partitions, each on its own; those that can be in one batch. The results are in the order of the request.
+
+    Args:
+        partitions: all of a request, or one of its `pieces_to_alter`.
+        repeated: what the request names more than once; None where `partitions` is all of it.
 
     Raises:
         KafkaError: STALE_BROKER_EPOCH: an earlier incarnation of the sender asks.
     """
     check_sender(metadata.brokers, sender, sender_epoch)
-    counts = Counter((one.topic_id, one.partition) for one in partitions)
+    if repeated is None:
+        repeated = repeated_in(partitions)
     rules = TopicRules(metadata, settings)
     records: list[object] = []
     results: list[AlteredPartition] = []
     for one in partitions:
         try:
-            if counts[one.topic_id, one.partition] > 1:
+            if (one.topic_id, one.partition) in repeated:
                 raise refusal(Code.INVALID_REQUEST, "the request names this partition more than once")
             topic = _find(metadata, one)
             before = topic.partitions[one.partition]

@@ -40,7 +40,7 @@ from tidelog.controller.client_quotas import AlteredQuotas, QuotasToAlter
 from tidelog.controller.delegation_tokens import CreatedToken, TokenToCreate
 from tidelog.controller.directory_assignments import ReplicaInDirectory
 from tidelog.controller.early_fencing import EarlyFence, Suspect, Suspicions
-from tidelog.controller.isr_changes import AlteredPartition, PartitionToAlter
+from tidelog.controller.isr_changes import AlteredPartition, PartitionKey, PartitionToAlter
 from tidelog.controller.leaders import ElectionType
 from tidelog.controller.losses import ToldLoss
 from tidelog.controller.lost_replicas import LostReplica, lost_replicas
@@ -294,10 +294,17 @@ class ControllerState:
         return early_fencing.decide_fence_early(self.metadata, self.settings, suspicions, suspect, now_ms=now_ms)
 
     def decide_alter_partitions(
-        self, sender: BrokerId, sender_epoch: BrokerEpoch, partitions: Sequence[PartitionToAlter]
+        self,
+        sender: BrokerId,
+        sender_epoch: BrokerEpoch,
+        partitions: Sequence[PartitionToAlter],
+        *,
+        repeated: Collection[PartitionKey] | None = None,
     ) -> Decision[tuple[AlteredPartition, ...]]:
         """Grant a leader the ISRs that it asks for, each on its own; results in the order of the request."""
-        return isr_changes.decide_alter_partitions(self.metadata, self.settings, sender, sender_epoch, partitions)
+        return isr_changes.decide_alter_partitions(
+            self.metadata, self.settings, sender, sender_epoch, partitions, repeated=repeated
+        )
 
     def decide_elect_leaders(
         self, kind: ElectionType, partitions: Sequence[TopicPartition] | None = None, *, is_of_all: bool = False

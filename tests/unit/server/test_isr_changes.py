@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from uuid import UUID
 
 import pytest
 
 from support.fixtures.replicated_brokers import ReplicatedCluster, run, until
 from tidelog.base.errors import Code
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicId, TopicPartition
+from tidelog.replica import IsrProposal
+from tidelog.server.replication.isr_changes import IsrChanges
+from tidelog.server.tasks import Tasks
+from tidelog.wire.messages.api_56_alter_partition import (
+    AlteredPartitionData,
+    AlteredTopic,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+)
 
 LAGS = {"replica.lag.time.max.ms": "3000"}
 
@@ -65,3 +78,44 @@ def test_who_was_let_in_after_it_was_fenced_is_proposed_though_it_has_nothing_ne
         await cluster.in_sync(1, 2, 3)
 
     run(story)
+
+
+class Proposing(NamedTuple):
+    """A partition, as far as a proposal needs it."""
+
+    topic_id: TopicId
+    topic_partition: TopicPartition
+
+
+@dataclass(frozen=True)
+class Leading:
+    """A leader, as far as its proposals need it."""
+
+    partition: Proposing
+
+
+def test_thousands_of_proposals_are_put_to_the_controller_some_at_a_time() -> None:
+    """What it does not answer in time is proposed again: so a request asks for no more than it answers in time."""
+    asked: list[int] = []
+
+    async def alter_partitions(request: AlterPartitionRequest) -> AlterPartitionResponse:
+        asked.append(sum(len(topic.partitions) for topic in request.topics))
+        await asyncio.sleep(0)
+        return AlterPartitionResponse(
+            topics=[
+                AlteredTopic(topic.topic_id, [AlteredPartitionData(partition_index=row.partition_index)])
+                for topic in request.topics
+                for row in topic.partitions
+            ]
+        )
+
+    async def story() -> None:
+        changes = IsrChanges(BrokerId(1), alter_partitions, Tasks("isr"), broker_epoch=lambda: BrokerEpoch(1))
+        for index in range(2_100):
+            name = TopicPartition("flights", PartitionIndex(index))
+            leading: Any = Leading(Proposing(TopicId(UUID(int=1)), name))
+            changes.propose(leading, IsrProposal(LeaderEpoch(1), PartitionEpoch(1), frozenset({BrokerId(1)})))
+        await until(lambda: sum(asked) == 2_100)
+
+    asyncio.run(story())
+    assert asked == [500, 500, 500, 500, 100]

@@ -16,6 +16,7 @@ from support.fixtures.loop_steps import Steps
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.base.ports import Executor
+from tidelog.controller import AlteredPartition
 from tidelog.io.executor import InlineExecutor, ThreadExecutor
 from tidelog.server.api.apis import APIS
 from tidelog.server.api.division import Division
@@ -595,6 +596,31 @@ def test_the_directories_of_many_replicas_are_read_and_answered_elsewhere() -> N
     assert threading.get_ident() not in threads
 
 
+def test_the_isrs_of_many_partitions_are_decided_in_portions() -> None:
+    """What one decision takes holds the event loop of the controller."""
+    sizes: list[int] = []
+
+    async def request_in_pieces(decides: Iterable[partial[object]]) -> list[AlteredPartition]:
+        pieces = [decide.keywords["partitions"] for decide in decides]
+        sizes.extend(map(len, pieces))
+        return [AlteredPartition(one.topic_id, one.partition, Code.NOT_LEADER_OR_FOLLOWER) for p in pieces for one in p]
+
+    settings = SimpleNamespace(partition_changes_max=100)
+    controller = SimpleNamespace(
+        journal=SimpleNamespace(speculative=SimpleNamespace(settings=settings)), request_in_pieces=request_in_pieces
+    )
+    node: Any = SimpleNamespace(controller=controller, executor=ThreadExecutor())
+    context: Any = SimpleNamespace(is_long=True, api_version=3)
+    rows = [
+        AlterPartitionData(partition_index=index, leader_epoch=1, new_isr_with_epochs=[], partition_epoch=1)
+        for index in range(250)
+    ]
+    request = AlterPartitionRequest(broker_id=1, topics=[AlterPartitionTopic(topic_id=UUID(int=1), partitions=rows)])
+    answer = asyncio.run(api_56_alter_partition.handle(node, request, context))
+    assert sizes == [100, 100, 50]
+    assert [row.partition_index for row in answer.topics[0].partitions] == list(range(250))
+
+
 def new_isr(rows: Any) -> AlterPartitionData:
     return AlterPartitionData(partition_index=0, leader_epoch=1, new_isr_with_epochs=rows, partition_epoch=1)
 
@@ -633,7 +659,11 @@ def test_what_one_of_those_listed_lists_is_read_elsewhere(handler: Any, request_
     async def refuse(*_: object, **__: object) -> None:
         raise refusal(Code.NOT_CONTROLLER)
 
-    controller = SimpleNamespace(request=refuse)
+    controller = SimpleNamespace(
+        request=refuse,
+        request_in_pieces=refuse,
+        journal=SimpleNamespace(speculative=SimpleNamespace(settings=SimpleNamespace(partition_changes_max=100))),
+    )
     node: Any = SimpleNamespace(controller=controller, create_topics_here=refuse, executor=ThreadExecutor())
     context: Any = SimpleNamespace(is_long=True, api_version=3)
     asyncio.run(handler.handle(node, request_of(Listed([])), context))

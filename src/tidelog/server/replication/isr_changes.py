@@ -30,7 +30,9 @@ from tidelog.wire.messages.api_56_alter_partition import (
 
 logger = logging.getLogger("tidelog.server.replication")
 
-PARTITIONS_PER_REQUEST_MAX = 10_000
+PARTITIONS_PER_REQUEST_MAX = 500
+"""So many that the controller answers well within the time that it is given, be it busy: what it does not answer is
+proposed once more, and is worked out once more."""
 
 AlterPartitions = Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]]
 """Asks the active controller, wherever it is. Raises `TidelogError` if it does not answer in time."""
