@@ -40,6 +40,8 @@ LONG = "--long" in sys.argv[1:]
 """Whether to take the time for steadier figures."""
 
 MEGABYTE = 1_000_000
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else a node compiles its sources at each start: half a second
+
 _CLOCK_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 

@@ -19,9 +19,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -62,6 +62,7 @@ CONFIG = {
     "min.insync.replicas": "2",
     "auto.leader.rebalance.enable": "false",
     "log.retention.ms": "-1",
+    "initial.broker.registration.timeout.ms": "600000",
 }
 
 
@@ -207,15 +208,12 @@ def measure_death(name: str, cluster: Cluster, controller: ClusterNode, victim: 
     """`kill -9` of a broker that leads a third of the partitions, and is no controller."""
     names = [topic for topic, leader in leaders(controller, map(topic_name, range(count))) if leader == victim.node_id]
     staying = {node.node_id: node for node in cluster.running if node is not victim}
-    with (
-        WireClient(controller.port) as client,
-        waits_beside(controller.port, BYSTANDER.format(controller.node_id)) as waits,
-    ):
+    with waits_beside(controller.port, BYSTANDER.format(controller.node_id)) as waits:
         before = {node: cpu_seconds(node.pid) for node in staying.values()}
         began_at = time.perf_counter()
         victim.kill()
         recovery = Recovery(names, staying, began_at)
-        recovery.observe(client)
+        recovery.observe(controller)
         cpu = {node: cpu_seconds(node.pid) - used for node, used in before.items()}
     note = f"of {len(names)} partitions"
     for what, found in (("another leads", recovery.led_s), ("it takes writes", recovery.written_s)):
@@ -231,7 +229,9 @@ def measure_death(name: str, cluster: Cluster, controller: ClusterNode, victim: 
 
 
 class Recovery:
-    """What a client sees of partitions whose leader died: seconds after its death.
+    """What clients see of partitions whose leader died: seconds after its death.
+
+    One client asks who leads, and one writes to each of the nodes that stay: nobody waits for another.
 
     Attributes:
         led_s: when each was first known to be led by another.
@@ -241,37 +241,51 @@ class Recovery:
     def __init__(self, names: list[str], staying: dict[int, ClusterNode], began_at: float) -> None:
         self._began_at = began_at
         self._staying = staying
-        self._remaining = dict.fromkeys(names)
+        self._names = names
+        self._led_by: dict[int, dict[str, None]] = {node_id: {} for node_id in staying}
         self.led_s = dict[str, float]()
         self.written_s = dict[str, float]()
 
-    def observe(self, client: WireClient) -> None:
-        """Ask and write until each was written to."""
+    def observe(self, node: ClusterNode) -> None:
+        """Ask a node for the leaders, and write, until each was written to."""
         deadline = time.monotonic() + SECONDS_MAX
-        with ExitStack() as stack:
-            connections = {one: stack.enter_context(WireClient(node.port)) for one, node in self._staying.items()}
-            while self._remaining:
-                assert time.monotonic() < deadline, f"{len(self._remaining)} partitions take no writes"
-                if not self._look(client, connections):
+        with ThreadPoolExecutor() as threads:
+            work = [threads.submit(self._ask, node, deadline)]
+            work += [threads.submit(self._write, node_id, deadline) for node_id in self._staying]
+            for one in work:
+                one.result()
+
+    def _ask(self, node: ClusterNode, deadline: float) -> None:
+        remaining = dict.fromkeys(self._names)
+        with WireClient(node.port) as client:
+            while remaining:
+                assert time.monotonic() < deadline, f"{len(remaining)} partitions have no leader"
+                chosen = list(remaining)[:PER_LOOK]
+                led = {topic: leader for topic, leader in asked_leaders(client, chosen) if leader in self._staying}
+                now = self._since()
+                for topic in chosen:
+                    del remaining[topic]
+                    if topic in led:
+                        self.led_s[topic] = now
+                        self._led_by[led[topic]][topic] = None
+                    else:
+                        remaining[topic] = None  # behind the others
+                if not led:
                     time.sleep(LOOK_EVERY_SECONDS)
 
-    def _look(self, client: WireClient, connections: dict[int, WireClient]) -> int:
-        """At some of the partitions. Returns how many took their first write."""
-        chosen = list(self._remaining)[:PER_LOOK]
-        by_leader = defaultdict[int, list[str]](list)
-        for topic, leader in asked_leaders(client, chosen):
-            by_leader[leader].append(topic)
-        written: list[str] = []
-        for node_id, connection in connections.items():
-            topics = by_leader[node_id]
-            self.led_s.update((one, self._since()) for one in topics if one not in self.led_s)
-            if topics:
-                written += write(connection, topics)
-        self.written_s.update((one, self._since()) for one in written)
-        for topic in chosen:
-            del self._remaining[topic]
-        self._remaining.update((one, None) for one in chosen if one not in self.written_s)  # behind the others
-        return len(written)
+    def _write(self, node_id: int, deadline: float) -> None:
+        led = self._led_by[node_id]
+        with WireClient(self._staying[node_id].port) as client:
+            while len(self.written_s) < len(self._names):
+                assert time.monotonic() < deadline, f"{len(led)} partitions take no writes"
+                chosen = list(led)[:PER_LOOK]
+                written = list(write(client, chosen)) if chosen else []
+                now = self._since()
+                for topic in written:
+                    del led[topic]
+                    self.written_s[topic] = now
+                if not written:
+                    time.sleep(LOOK_EVERY_SECONDS)
 
     def _since(self) -> float:
         return time.perf_counter() - self._began_at
