@@ -112,6 +112,10 @@ class Disk(Protocol):
 
     def is_directory(self, path: str) -> bool: ...
 
+    def list_directories(self, path: str) -> list[str]:
+        """The names of the directories in a directory, sorted."""
+        ...
+
     def list(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
         ...

@@ -163,8 +163,8 @@ class LogDirectory:
 
     def partitions(self) -> list[TopicPartition]:
         """The partitions whose logs are here, sorted. Whether the metadata still assigns them is not known here."""
-        found = (parse_directory_name(name) for name in self._disk.list(self.path))
-        return sorted(each for each in found if each is not None and self._disk.is_directory(self.log_path(each)))
+        found = (parse_directory_name(name) for name in self._disk.list_directories(self.path))
+        return sorted(each for each in found if each is not None)
 
     def is_log(self, topic_partition: TopicPartition) -> bool:
         """Whether there are files of ours in a directory with the name of a log: not every `backup-2024` is one."""

@@ -34,7 +34,7 @@ from tidelog.log.append import (
 from tidelog.log.config import LogConfig
 from tidelog.log.files.transaction_index import AbortedTransaction
 from tidelog.log.producer_state import ProducerStates
-from tidelog.log.recovery import RecoveredLog, Recovery, resolve_topic_id
+from tidelog.log.recovery import PARTITION_METADATA_FILE, RecoveredLog, Recovery, resolve_topic_id
 from tidelog.log.recovery_point import RecoveryPoint
 from tidelog.log.recovery_report import RecoveryReport
 from tidelog.log.retention import retention_end_offset
@@ -129,6 +129,7 @@ class Log:
         log_start_offset: Offset = Offset(0),  # noqa: B008
         high_watermark: Offset | None = None,
         rng: Rng | None = None,
+        names: Sequence[str] | None = None,
     ) -> Log:
         """Open the log in `directory`, making it if there is none, and recover what the last stop left.
 
@@ -145,15 +146,17 @@ class Log:
             high_watermark: the checkpointed one: transactions whose marker lies above it are not stable. None if it is
                 not known.
             rng: for `segment.jitter.ms`; None for no jitter.
+            names: all that are in the directory, for who has just listed it; None to look.
 
         Raises:
             CorruptLogError: the directory belongs to another topic id.
             DiskError: the disk refused.
         """
-        if not disk.exists(directory):
+        if names is None and not disk.exists(directory):
             disk.make_dirs(directory)
             disk.sync_dir(directory.rpartition("/")[0] or ".")
-        topic_id = resolve_topic_id(disk, directory, topic_id)
+        is_noted = None if names is None else PARTITION_METADATA_FILE in names
+        topic_id = resolve_topic_id(disk, directory, topic_id, is_noted=is_noted)
         recovery = Recovery(
             disk,
             directory,
@@ -163,6 +166,7 @@ class Log:
             high_watermark=high_watermark,
             now_ms=now_ms,
             rng=rng,
+            names=names,
         )
         return Log(directory, topic_partition, config, topic_id=topic_id, parts=recovery.run(log_start_offset))
 

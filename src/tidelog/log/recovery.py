@@ -13,7 +13,7 @@ Kafka: `LogLoader`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tidelog.base.errors import CorruptLogError
@@ -84,6 +84,7 @@ class Recovery:
         high_watermark: Offset | None,
         now_ms: int,
         rng: Rng | None,
+        names: Sequence[str] | None = None,
     ) -> None:
         self._disk = disk
         self._rng = rng
@@ -97,7 +98,7 @@ class Recovery:
         self._mark = CleanedMark(disk, directory)
         self._gaps_end_offset = Offset(0)
         self._with_transaction_index: set[Offset] = set()
-        self._names = disk.list(directory)
+        self._names = disk.list(directory) if names is None else names
         self._aborted_segments = AbortedSegments(disk, directory, is_there=ABORTED_SEGMENTS_FILE in self._names)
         self._walked: set[Segment] = set()  # whose transaction index is not to be taken as it is
 
@@ -525,14 +526,19 @@ def _is_zero(file: File, position: int) -> bool:
     return True
 
 
-def resolve_topic_id(disk: Disk, directory: str, topic_id: TopicId | None) -> TopicId | None:
+def resolve_topic_id(
+    disk: Disk, directory: str, topic_id: TopicId | None, *, is_noted: bool | None = None
+) -> TopicId | None:
     """Which topic a directory belongs to; one that belongs to none yet is given to `topic_id`.
+
+    Args:
+        is_noted: whether there is a file that says so, for who has listed the directory.
 
     Raises:
         CorruptLogError: it belongs to another, or its partition.metadata cannot be read.
     """
     path = f"{directory}/{PARTITION_METADATA_FILE}"
-    if disk.exists(path):
+    if disk.exists(path) if is_noted is None else is_noted:
         found = parse_partition_metadata(disk.read_bytes(path), path)
         if topic_id is not None and topic_id != found:
             raise CorruptLogError(

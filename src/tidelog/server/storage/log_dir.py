@@ -11,7 +11,7 @@ Kafka: `LogManager`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -129,10 +129,25 @@ class LogDir:
         except DiskError as error:
             logger.warning("%s: logs are made one by one: %s", self.path, error)
 
+    def names_of(self, topic_partition: TopicPartition) -> list[str] | None:
+        """All that is in the directory of a log; None where it has none. Raises DiskError."""
+        path = self.log_path(topic_partition)
+        return self._disk.list(path) if self._disk.exists(path) else None
+
     def open_log(
-        self, topic_partition: TopicPartition, config: LogConfig, *, topic_id: TopicId | None, now_ms: int
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        topic_id: TopicId | None,
+        now_ms: int,
+        names: Sequence[str] | None = None,
     ) -> Log:
-        """Open, recover or make a log. Raises CorruptLogError, DiskError."""
+        """Open, recover or make a log. Raises CorruptLogError, DiskError.
+
+        Args:
+            names: see `Log.open`.
+        """
         before = self.logs.pop(topic_partition, None)
         if before is not None:
             before.retire()  # it failed: who still has it is to leave the files alone
@@ -148,6 +163,7 @@ class LogDir:
             log_start_offset=self.checkpoints.log_start(topic_partition) or Offset(0),
             high_watermark=self.checkpoints.high_watermark(topic_partition),
             rng=self._rng,
+            names=names,
         )
         self.evidence.failed_logs.discard(topic_partition)
         self.logs[topic_partition] = log

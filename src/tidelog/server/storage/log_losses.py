@@ -54,7 +54,12 @@ class LogLosses:
         self._accepted: set[ListedReplica] = set()
 
     def before_opening(
-        self, topic_partition: TopicPartition, replica: ListedReplica, *, is_new: bool = False
+        self,
+        topic_partition: TopicPartition,
+        replica: ListedReplica,
+        *,
+        is_new: bool = False,
+        names: Sequence[str] | None = None,
     ) -> LogLoss | None:
         """What a log that is yet to be opened lacks of what it had, as far as its files tell; see `of`.
 
@@ -63,30 +68,41 @@ class LogLosses:
 
         Args:
             is_new: nobody can have written to it yet.
+            names: all that are in its directory; None to look.
         """
         path = self._directory.log_path(topic_partition)
         if replica in self._listed.found_lost:
             return LogLoss("records of it were found to be gone", is_whole=True)
-        if self._evidence.previous.broker_epoch is None or replica in self._accepted or not self._disk.exists(path):
+        if self._evidence.previous.broker_epoch is None or replica in self._accepted:
             return None
-        names = self._disk.list(path)
+        if names is None:
+            if not self._disk.exists(path):
+                return None
+            names = self._disk.list(path)
         may_be_listed = replica in self._listed or (self._listed.is_lost and not is_new)
         if may_be_listed and not has_segment(names):
             return LogLoss("no file of it with records is left", is_whole=True)
         lost_from = self._lost_from(topic_partition, names)
         return None if lost_from is None else LogLoss(f"the file of records from offset {lost_from} on is gone")
 
-    def end_before(self, topic_partition: TopicPartition, *, is_only_replica: bool) -> None:
+    def end_before(
+        self, topic_partition: TopicPartition, *, is_only_replica: bool, names: Sequence[str] | None = None
+    ) -> bool:
         """Let a log that lacks a segment end there: others have what it lacks, and what follows.
 
         Args:
             is_only_replica: nobody has what a log that lacks its beginning lacks; so what follows is kept.
+            names: all that are in its directory; None to look.
+
+        Returns:
+            Whether something followed, which has another name now.
 
         Raises:
             DiskError: the disk refused.
         """
         path = self._directory.log_path(topic_partition)
-        names = self._disk.list(path) if self._disk.exists(path) else []
+        if names is None:
+            names = self._disk.list(path) if self._disk.exists(path) else []
         lost_from = self._lost_from(topic_partition, names, knows_beginning=not is_only_replica)
         kept = [] if lost_from is None else set_aside_from(self._disk, path, lost_from)
         if kept:
@@ -94,6 +110,7 @@ class LogLosses:
                 "%s: the log ends at offset %d, where a file of it is gone; what followed is kept in %s",
                 *(topic_partition, lost_from, ", ".join(kept)),
             )
+        return bool(kept)
 
     def _lost_from(
         self, topic_partition: TopicPartition, names: Sequence[str], *, knows_beginning: bool = True

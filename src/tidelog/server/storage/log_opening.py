@@ -112,15 +112,20 @@ class LogOpening:
             return log_dir
         topic_partition = wanted.topic_partition
         try:
-            found = log_dir.losses.before_opening(topic_partition, wanted.replica, is_new=wanted.is_new)
+            losses, names = log_dir.losses, log_dir.names_of(topic_partition)
+            found = losses.before_opening(topic_partition, wanted.replica, is_new=wanted.is_new, names=names)
             loss = self._counted(found, wanted)
             if loss is None:
                 if (
                     not wanted.is_only_replica or "compact" in config.cleanup_policy
-                ):  # where a hole is no sign of a loss
-                    log_dir.losses.end_before(topic_partition, is_only_replica=wanted.is_only_replica)
-                log = log_dir.open_log(topic_partition, config, topic_id=wanted.topic_id, now_ms=self._clock.wall_ms())
-                loss = self._counted(log_dir.losses.of(log, wanted.replica), wanted)
+                ) and losses.end_before(  # where a hole is no sign of a loss
+                    topic_partition, is_only_replica=wanted.is_only_replica, names=names
+                ):
+                    names = None
+                log = log_dir.open_log(
+                    topic_partition, config, topic_id=wanted.topic_id, now_ms=self._clock.wall_ms(), names=names
+                )
+                loss = self._counted(losses.of(log, wanted.replica), wanted)
             if loss is not None:  # recovery removes what tells of it, so the list has to
                 log_dir.listed.note_lost(wanted.replica)
                 return LostLogError(f"its log in {log_dir.path} is not what it was: {loss.reason}")

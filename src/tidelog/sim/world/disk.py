@@ -293,6 +293,10 @@ class SimulatedDisk:
         """Whether a directory is there."""
         return path in self.directories
 
+    def list_directories(self, path: str) -> list[str]:
+        """The names of the directories in a directory, sorted."""
+        return [name for name in self.list(path) if f"{path}/{name}" in self.directories]
+
     def list(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
         self.admit_anything(path, "list")
