@@ -15,7 +15,7 @@ Its counterpart in Kafka: `BrokersToIsrs`, an index of partitions by broker.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from weakref import WeakSet
+from weakref import ref
 
 from tidelog.base.ids import PartitionIndex, TopicId
 from tidelog.metadata.image import MetadataView, PartitionImage
@@ -132,7 +132,7 @@ class PartitionScans:
 
     def __init__(self, metadata: MetadataView) -> None:
         self._metadata = metadata
-        self._scans: WeakSet[PartitionScan] = WeakSet()
+        self._scans: list[ref[PartitionScan]] = []  # a WeakSet takes longer than the rest of a change
 
     def pass_over(self, scan: PartitionScan | None) -> PartitionScan:
         """A pass that is told what changes behind it.
@@ -144,7 +144,8 @@ class PartitionScans:
             scan = PartitionScan()
         if not scan.is_of(self._metadata):
             scan.begin(self._metadata)
-        self._scans.add(scan)
+        if all(known() is not scan for known in self._scans):
+            self._scans.append(ref(scan, self._scans.remove))
         return scan
 
     def on_applied(self, record: object) -> None:
@@ -152,8 +153,14 @@ class PartitionScans:
         if not self._scans:
             return
         if isinstance(record, PartitionRecord | PartitionChangeRecord):
-            for scan in self._scans:
+            for scan in self._known():
                 scan.on_changed(TopicId(record.topic_id), PartitionIndex(record.partition_id))
         elif isinstance(record, RegisterBrokerRecord | BrokerRegistrationChangeRecord | UnregisterBrokerRecord):
-            for scan in self._scans:
+            for scan in self._known():
                 scan.on_broker_changed()
+
+    def _known(self) -> Iterator[PartitionScan]:
+        for known in self._scans:
+            scan = known()
+            if scan is not None:
+                yield scan
