@@ -29,6 +29,8 @@ class _SparkFormatter(logging.Formatter):
         return super().format(record)
 
 
+_has_frozen = False
+
 _HIDES_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 
 
@@ -44,7 +46,9 @@ def spare_modules_from_collection() -> None:
     Spark collects garbage after each task of a worker it uses again. Each time that takes longer than reading a few
     records does, for the sake of modules, which never become garbage.
     """
-    if is_worker() and not gc.get_freeze_count():
+    global _has_frozen  # noqa: PLW0603
+    if not _has_frozen and is_worker():
+        _has_frozen = True  # counting what is frozen would walk over all of it after each task
         gc.freeze()
 
 

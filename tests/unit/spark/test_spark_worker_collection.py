@@ -9,12 +9,31 @@ import pytest
 from tidelog.spark import workers
 
 
-def test_a_worker_freezes_what_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    frozen: list[int] = []
-    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(1))
-    monkeypatch.setattr(gc, "get_freeze_count", lambda: len(frozen))
+@pytest.fixture
+def frozen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A mark for each time that what is loaded is frozen."""
+    marks: list[int] = []
+    monkeypatch.setattr(gc, "freeze", lambda: marks.append(1))
+    monkeypatch.setattr(workers, "_has_frozen", False)
+    return marks
+
+
+def test_a_worker_freezes_what_is_loaded_once(monkeypatch: pytest.MonkeyPatch, frozen: list[int]) -> None:
     workers.spare_modules_from_collection()
     assert not frozen, "this is no worker"
+    monkeypatch.setattr(workers, "is_worker", lambda: True)
+    workers.spare_modules_from_collection()
+    workers.spare_modules_from_collection()
+    assert len(frozen) == 1
+
+
+def test_no_task_counts_what_is_frozen(monkeypatch: pytest.MonkeyPatch, frozen: list[int]) -> None:
+    """CPython walks over all frozen objects to count them."""
+
+    def count() -> int:
+        raise AssertionError("counted")
+
+    monkeypatch.setattr(gc, "get_freeze_count", count)
     monkeypatch.setattr(workers, "is_worker", lambda: True)
     workers.spare_modules_from_collection()
     workers.spare_modules_from_collection()
