@@ -43,7 +43,8 @@ class ReplicaStory(PlayedStory[Rules, ReplicaWorld]):
                 self._consume,
             ),
             "fetch": (
-                "fetch FOLLOWER... [answer=lost] [proposal=held]: one fetch of each, and its answer",
+                "fetch FOLLOWER... [answer=lost] [proposal=held] [write=held]: one fetch of each, and its answer; if it"
+                " fetches on ahead, what came is written later",
                 self._fetch,
             ),
             "late": ("late FOLLOWER: its oldest fetch in the network arrives", self._late),
@@ -137,6 +138,7 @@ class ReplicaStory(PlayedStory[Rules, ReplicaWorld]):
         world = self.world
         for word in command.words:
             fetches = self._fetches_of(command, word)
+            world.nodes[fetches[-1].sender].holds_writes = "write" in command.options
             self._arrive(world, fetches[-1])
             for answer in [m for m in world.messages if isinstance(m, Answer) and m.to == fetches[-1].sender]:
                 if "answer" in command.options:

@@ -150,6 +150,8 @@ class Node:
         applied: how much of the metadata history it has applied.
         broker_epoch: its incarnation.
         brokers: those that are not fenced and their incarnations, as far as it has heard.
+        unwritten: what came before a fetch that went ahead, and is to be written yet.
+        holds_writes: whether that waits for an answer, or for `ReplicaWorld.write`.
     """
 
     broker_id: BrokerId
@@ -163,6 +165,8 @@ class Node:
     follower: FollowerReplica | None = None
     asked: FollowerRequest | None = None
     brokers: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
+    unwritten: tuple[Stored, ...] = ()
+    holds_writes: bool = False
 
 
 class Ask(NamedTuple):

@@ -164,6 +164,7 @@ class ReplicaWorld:
         """The process dies. Nobody knows of it yet; what it has written is kept."""
         node = self.nodes[broker]
         node.is_up, node.leader, node.follower, node.asked = False, None, None, None
+        node.unwritten = ()
 
     def lose_power(self, broker: BrokerId, *, keeps: int) -> None:
         """As a crash, but only the first records are kept: the rest was not on disk yet."""
@@ -268,6 +269,12 @@ class ReplicaWorld:
                     self.events.append(f"{name_of(node.broker_id)} keeps {node.log.end_offset} of {before}{report}")
                 follower.on_truncated(node.log.end_offset)
                 continue
+            if ready.ahead is not None:
+                node.asked = ready.ahead
+                self.messages.append(Ask(node.broker_id, node.broker_epoch, ready.ahead))
+                if node.holds_writes:
+                    node.unwritten = fetched
+                    return
             if ready.append is not None:
                 node.log.append(list(fetched))
                 follower.on_appended(node.log.end_offset)
@@ -278,6 +285,16 @@ class ReplicaWorld:
                 node.asked = ready.request
                 self.messages.append(Ask(node.broker_id, node.broker_epoch, ready.request))
             return
+
+    def write(self, broker: BrokerId) -> None:
+        """A follower writes what came before the fetch that went ahead."""
+        node = self.nodes[broker]
+        if node.unwritten:
+            assert node.follower is not None
+            node.log.append(list(node.unwritten))
+            node.unwritten = ()
+            node.follower.on_appended(node.log.end_offset)
+            self.run(node)
 
     def _tell_producer(self, node: Node, ack: Acknowledgement) -> None:
         """Its answer; what is acknowledged is promised from now on."""
@@ -303,6 +320,7 @@ class ReplicaWorld:
             for ack in node.leader.take_ready().acks:
                 self._tell_producer(node, ack)
         node.leader = node.follower = node.asked = None
+        node.unwritten = ()
         bounds = LogBounds(Offset(0), node.log.end_offset, node.log.high_watermark)
         if state.leader == node.broker_id:
             node.log.lineage.assign(state.leader_epoch, node.log.end_offset)
@@ -327,6 +345,7 @@ class ReplicaWorld:
                 settings=FollowerSettings(fetch_backoff_ms=5),
                 truncation=self.rules.truncation,
                 halts=self.rules.halts,
+                ahead=self.rules.ahead,
             )
         self.run(node)
 
@@ -387,10 +406,13 @@ class ReplicaWorld:
         self.run(node)
         end_offset = min(request.fetch_offset + FETCH_RECORDS_MAX, node.log.end_offset)
         records = tuple(node.log.records[request.fetch_offset : end_offset])
-        return (
-            FetchOutcome(Offset(end_offset) if records else None, leader.high_watermark, leader.log_start_offset),
-            records,
+        outcome = FetchOutcome(
+            Offset(end_offset) if records else None,
+            leader.high_watermark,
+            leader.log_start_offset,
+            last_leader_epoch=records[-1].leader_epoch if records else None,
         )
+        return outcome, records
 
     def _answer(self, answer: Answer) -> None:
         node = self.nodes[answer.to]
@@ -399,6 +421,7 @@ class ReplicaWorld:
             return
         if follower.leader_epoch != request.current_leader_epoch:
             return  # it answers the machine of another epoch
+        self.write(answer.to)
         if isinstance(outcome, KafkaError):
             follower.on_refused(request.number, outcome.code, self.now_ms)
         elif isinstance(outcome, FetchOutcome):
