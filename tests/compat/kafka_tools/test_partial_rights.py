@@ -311,6 +311,8 @@ def kafka(
         given = started.trusted
         with Admin(given.pop("bootstrap_servers"), **given) as admin:
             admin.create_topics([NewTopic(name, 1, 1) for name in THERE])
+            # Kafka's broker may not have heard yet of what its controller has made.
+            wait_until(lambda: set(THERE) <= {one.name for one in admin.list_topics()}, "Kafka shows its topics")
             ids = {name: parse_uuid(one.topic_id or "") for name, one in admin.describe_topics(THERE).items()}
         place = started.tool_arguments(directory)
         for operation, kind, name in GRANTS:
