@@ -14,6 +14,7 @@ import pytest
 
 from compat.secured.task import Task
 from compat.unclean_elections.clients import environment
+from support.clients.go_program import build_go, missing_go
 from support.clients.kafka_peer import missing_peers
 from support.clients.kafka_tools import KafkaTools
 from support.nodes.secured_cluster import OAUTHBEARER
@@ -76,18 +77,8 @@ def prepare_java(_: Path) -> tuple[Run, Callable[[], None]]:
     return lambda task: jvm.run("SecuredClients", *task.arguments).output.splitlines(), jvm.close
 
 
-def missing_go() -> str | None:
-    """The modules come from Go's module cache, or from wherever the `go` of this machine fetches modules."""
-    if (go := shutil.which("go")) is None:
-        return "there is no go on the PATH: franz-go needs one as new as franz_go/go.mod says"
-    return why_failed([go, "mod", "download"], HERE / "franz_go")
-
-
 def prepare_go(directory: Path) -> tuple[Run, Callable[[], None]]:
-    program = directory / "franz_go"
-    failed = why_failed(["go", "build", "-trimpath", "-o", str(program), "."], HERE / "franz_go")
-    assert failed is None, failed
-    return in_process([str(program)]), nothing
+    return in_process([str(build_go(HERE / "franz_go", directory))]), nothing
 
 
 def missing_node() -> str | None:
@@ -176,7 +167,7 @@ CLIENTS = {
         denied="TopicAuthorizationException",
     ),
     "franz-go": Client(
-        missing_go,
+        lambda: missing_go(HERE / "franz_go"),
         prepare_go,
         mechanisms=SERVED,
         quick=None,

@@ -1,0 +1,53 @@
+"""Tidelog's own clients."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable
+
+from lines import EVERY_SECONDS, arguments, say_acknowledged, say_read, value_of
+
+from tidelog import TopicPartition
+from tidelog.base.errors import TidelogError
+from tidelog.client.async_consumer import AsyncConsumer
+from tidelog.client.factory import AsyncFactory
+
+
+async def read(consumer: AsyncConsumer[bytes | None, bytes | None], topic: str) -> None:
+    consumer.assign([TopicPartition(topic, 0)])
+    consumer.seek_to_end()
+    async for record in consumer:
+        say_read(record.value)
+
+
+async def heed(sent_ns: int, outcome: Awaitable[object]) -> None:
+    try:
+        await outcome
+    except TidelogError:
+        return
+    say_acknowledged(sent_ns)
+
+
+async def run(bootstrap: str, topic: str) -> None:
+    factory = AsyncFactory(bootstrap.split(","))
+    async with factory.producer() as producer, factory.consumer() as consumer, asyncio.TaskGroup() as group:
+        group.create_task(read(consumer, topic))
+        while True:
+            sent_ns = time.time_ns()
+            outcome = await producer.send(topic, value_of(sent_ns), partition=0)
+            group.create_task(heed(sent_ns, outcome))
+            await asyncio.sleep(EVERY_SECONDS)
+
+
+def main() -> None:
+    given = arguments()
+    logging.basicConfig(
+        level=logging.DEBUG if given.is_debugged else logging.CRITICAL, format="%(asctime)s %(name)s %(message)s"
+    )
+    asyncio.run(run(given.bootstrap, given.topic))
+
+
+if __name__ == "__main__":
+    main()
