@@ -34,8 +34,8 @@ JAVA_DEBUG = [
     "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.clients=debug",
 ]
 BEGIN_SECONDS_MAX = 60.0
-FRANZ_GO_WARM_SECONDS = 6.0
-"""Within five seconds of an answer to Metadata it does not ask again (`MetadataMinAge`), whatever happens."""
+FRANZ_GO_WARM_SECONDS = 12.0
+"""Within five seconds of an answer to Metadata it does not ask again (`MetadataMinAge`); as it begins it asks twice."""
 WAIT_SECONDS_MAX = 60.0
 
 
@@ -46,7 +46,8 @@ class Client:
     Attributes:
         name: as its users call it.
         missing: why it cannot run here, or None.
-        build: its command, made in a directory; whether it says what it does is the second argument.
+        build: its command, made in a directory, which its arguments follow; whether it is to say what it does is the
+            second argument.
         warm_seconds: how long it runs before the strike.
     """
 
@@ -131,11 +132,11 @@ class Program:
         )
 
 
-def _in_python(name: str, module: str, package: str) -> Client:
+def _in_python(name: str, module: str, package: str, *options: str) -> Client:
     return Client(
         name,
         lambda: None if find_spec(package) else f"{package} is not installed: `make setup` installs it",
-        lambda _, is_debugged: [sys.executable, str(HERE / f"{module}.py")],
+        lambda _, is_debugged: [sys.executable, str(HERE / f"{module}.py"), *options],
     )
 
 
@@ -148,6 +149,7 @@ def _build_java(_: Path, is_debugged: bool) -> list[str]:
 TIDELOG = _in_python("Tidelog", "with_tidelog", "tidelog")
 CLIENTS = (
     _in_python("librdkafka", "with_librdkafka", "confluent_kafka"),
+    _in_python("librdkafka-connected-to-all", "with_librdkafka", "confluent_kafka", "--all-connections"),
     Client("Java", missing_peers, _build_java),
     Client(
         "franz-go",

@@ -33,7 +33,8 @@ class Arguments(NamedTuple):
 
 
 def arguments() -> Arguments:
-    return Arguments(sys.argv[1], sys.argv[2], "--debug" in sys.argv[3:])
+    bootstrap, topic = (one for one in sys.argv[1:] if not one.startswith("--"))
+    return Arguments(bootstrap, topic, "--debug" in sys.argv)
 
 
 def value_of(sent_ns: int) -> bytes:

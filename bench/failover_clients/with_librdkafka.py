@@ -1,4 +1,4 @@
-"""librdkafka, through confluent-kafka."""
+"""librdkafka, through confluent-kafka. With `--all-connections` it keeps a connection to each broker."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ def on_delivery(sent_ns: int, error: confluent_kafka.KafkaError | None, _: confl
 def main() -> None:
     given = arguments()
     settings = {"bootstrap.servers": given.bootstrap, **(DEBUG if given.is_debugged else {})}
+    if "--all-connections" in sys.argv:
+        settings |= {"enable.sparse.connections": "false"}
     threading.Thread(target=read, args=(given, settings | {"client.id": "reader"}), daemon=True).start()
     producer = confluent_kafka.Producer(settings | {"acks": "all", "client.id": "writer"})
     while True:

@@ -1,4 +1,4 @@
-"""Which answers wait because the leader that they name has just hung up."""
+"""Which answers wait because a leader that they name has just hung up, or has yet to show that it is there."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from tidelog.metadata import BrokerImage, MetadataImage
 from tidelog.server.api.handlers.api_03_metadata import shown_brokers
 from tidelog.server.replication import leader_doubts
 from tidelog.server.replication.leader_doubts import LeaderDoubts
+from tidelog.server.replication.leader_probes import OnProbed
 
-LEADER, OTHER = BrokerId(2), BrokerId(3)
+US, LEADER, OTHER = BrokerId(1), BrokerId(2), BrokerId(3)
+LATER = float("inf")
 
 
 class Published:
@@ -29,14 +31,36 @@ class Published:
         return cast(MetadataImage, self)
 
 
-def names(image: MetadataImage, leaders: Set[BrokerId]) -> bool:
-    return cast(Published, image).leader in leaders
+class Probes:
+    """Those that are asked answer when they are told to; by default at once."""
+
+    def __init__(self) -> None:
+        self.hold_back: set[BrokerId] = set()
+        self.under_way: dict[BrokerId, asyncio.Event] = {}
+        self.asked: list[BrokerId] = []
+
+    def probe(self, leader: BrokerId, told: OnProbed) -> asyncio.Task[None]:
+        async def ask(asked: float) -> None:
+            if leader in self.hold_back:
+                await self.under_way.setdefault(leader, asyncio.Event()).wait()
+            told.on_answered(leader, asked)
+
+        self.asked.append(leader)
+        return asyncio.ensure_future(ask(asyncio.get_running_loop().time()))
 
 
-def run(scenario: Callable[[LeaderDoubts, Published], Awaitable[None]], doubt_ms_max: int = 60_000) -> None:
+def named(image: MetadataImage) -> Set[BrokerId]:
+    return {cast(Published, image).leader}
+
+
+Scenario = Callable[[LeaderDoubts, Published, Probes], Awaitable[None]]
+
+
+def run(scenario: Scenario, doubt_ms_max: int = 60_000) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(60):
-            await scenario(LeaderDoubts(doubt_ms_max), Published())
+            probes = Probes()
+            await scenario(LeaderDoubts(US, doubt_ms_max, probes), Published(), probes)
 
     asyncio.run(bounded())
 
@@ -48,19 +72,19 @@ async def still_waits(waiting: asyncio.Future[None]) -> bool:
 
 
 def test_nobody_waits_for_a_leader_that_is_there() -> None:
-    async def scenario(doubts: LeaderDoubts, published: Published) -> None:
-        await doubts.settled(published.image, names)
+    async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
+        await doubts.settled(published.image, named)
         doubts.on_hung_up(OTHER)
-        await doubts.settled(published.image, names)
+        await doubts.settled(published.image, named)
         assert doubts.brokers == {OTHER}
 
     run(scenario)
 
 
 def test_an_answer_waits_until_another_leads() -> None:
-    async def scenario(doubts: LeaderDoubts, published: Published) -> None:
+    async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
         doubts.on_hung_up(LEADER)
-        waiting = asyncio.ensure_future(doubts.settled(published.image, names))
+        waiting = asyncio.ensure_future(doubts.settled(published.image, named))
         doubts.on_published(published.image())
         assert await still_waits(waiting)
         published.leader, published.brokers = OTHER, {LEADER: "is fenced"}
@@ -72,11 +96,11 @@ def test_an_answer_waits_until_another_leads() -> None:
 
 
 def test_an_answer_waits_until_the_leader_answers_again() -> None:
-    async def scenario(doubts: LeaderDoubts, published: Published) -> None:
+    async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
         doubts.on_hung_up(LEADER)
-        waiting = asyncio.ensure_future(doubts.settled(published.image, names))
+        waiting = asyncio.ensure_future(doubts.settled(published.image, named))
         assert await still_waits(waiting)
-        doubts.on_answered(LEADER)
+        doubts.on_answered(LEADER, LATER)
         await waiting
         assert (doubts.brokers, doubts.just_gone) == (set(), set())
 
@@ -84,16 +108,16 @@ def test_an_answer_waits_until_the_leader_answers_again() -> None:
 
 
 def test_a_leader_is_in_doubt_once_and_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(doubts: LeaderDoubts, published: Published) -> None:
+    async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
         doubts.on_hung_up(LEADER)
-        await doubts.settled(published.image, names)
+        await doubts.settled(published.image, named)
         assert published.leader == LEADER
         doubts.on_hung_up(LEADER)
         assert not doubts.brokers
         assert doubts.just_gone == {LEADER}
         monkeypatch.setattr(leader_doubts, "GONE_SECONDS", 0.0)
         assert not doubts.just_gone
-        doubts.on_answered(LEADER)
+        doubts.on_answered(LEADER, LATER)
         doubts.on_hung_up(LEADER)
         assert doubts.brokers == {LEADER}
 
@@ -101,18 +125,18 @@ def test_a_leader_is_in_doubt_once_and_not_for_long(monkeypatch: pytest.MonkeyPa
 
 
 def test_nobody_is_in_doubt_where_that_is_switched_off() -> None:
-    async def scenario(doubts: LeaderDoubts, published: Published) -> None:
+    async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
         doubts.on_hung_up(LEADER)
-        await doubts.settled(published.image, names)
+        await doubts.settled(published.image, named)
         assert not doubts.just_gone
 
     run(scenario, doubt_ms_max=0)
 
 
 def test_whoever_waits_is_let_go_when_the_broker_stops() -> None:
-    async def scenario(doubts: LeaderDoubts, published: Published) -> None:
+    async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
         doubts.on_hung_up(LEADER)
-        waiting = asyncio.ensure_future(doubts.settled(published.image, names))
+        waiting = asyncio.ensure_future(doubts.settled(published.image, named))
         assert await still_waits(waiting)
         doubts.stop()
         await waiting
@@ -120,14 +144,90 @@ def test_whoever_waits_is_let_go_when_the_broker_stops() -> None:
     run(scenario)
 
 
+def test_an_answer_waits_until_the_leader_has_shown_that_it_is_there() -> None:
+    """The client's own connection may close before the one from here does."""
+
+    async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
+        probes.hold_back.add(LEADER)
+        waiting = asyncio.ensure_future(doubts.settled(published.image, named))
+        assert await still_waits(waiting)
+        probes.under_way[LEADER].set()
+        await waiting
+        assert probes.asked == [LEADER]
+
+    run(scenario)
+
+
+def test_an_answer_waits_on_if_the_leader_turns_out_to_be_gone() -> None:
+    async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
+        probes.probe = lambda leader, told: asyncio.ensure_future(hang_up(leader, told))  # type: ignore[method-assign]
+        waiting = asyncio.ensure_future(doubts.settled(published.image, named))
+        assert await still_waits(waiting)
+        assert doubts.brokers == {LEADER}
+        published.leader, published.brokers = OTHER, {LEADER: "is fenced"}
+        doubts.on_published(published.image())
+        await waiting
+
+    async def hang_up(leader: BrokerId, told: OnProbed) -> None:
+        told.on_hung_up(leader)
+
+    run(scenario)
+
+
+def test_a_leader_that_does_not_answer_in_time_holds_up_one_answer() -> None:
+    async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
+        probes.hold_back.add(LEADER)
+        await doubts.settled(published.image, named)
+        at_once = asyncio.ensure_future(doubts.settled(published.image, named))
+        assert not await still_waits(at_once)
+        probes.under_way[LEADER].set()
+        await asyncio.sleep(0)
+        probes.under_way.clear()
+        again = asyncio.ensure_future(doubts.settled(published.image, named))
+        assert await still_waits(again)
+        doubts.on_hung_up(LEADER)
+        probes.under_way[LEADER].set()
+        assert await still_waits(again)
+        doubts.stop()
+        await again
+
+    run(scenario)
+
+
+def test_an_answer_to_what_was_asked_before_it_hung_up_says_nothing() -> None:
+    """It may be read after the end of another connection."""
+
+    async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
+        before = asyncio.get_running_loop().time()
+        await asyncio.sleep(0.001)
+        doubts.on_hung_up(LEADER)
+        doubts.on_answered(LEADER, before)
+        assert doubts.brokers == {LEADER}
+        doubts.on_answered(LEADER, asyncio.get_running_loop().time())
+        assert not doubts.brokers
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("doubt_ms_max", "leader"), [(0, LEADER), (60_000, US)])
+def test_nobody_is_asked_of_whom_there_is_no_doubt(doubt_ms_max: int, leader: BrokerId) -> None:
+    async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
+        published.leader = leader
+        assert not doubts.concern({leader})
+        await doubts.settled(published.image, named)
+        assert not probes.asked
+
+    run(scenario, doubt_ms_max)
+
+
 def test_who_waits_looks_at_those_images_alone_that_tell_of_a_doubted_broker() -> None:
-    async def scenario(doubts: LeaderDoubts, published: Published) -> None:
+    async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
         looks = 0
 
-        def look(image: MetadataImage, leaders: Set[BrokerId]) -> bool:
+        def look(image: MetadataImage) -> Set[BrokerId]:
             nonlocal looks
             looks += 1
-            return names(image, leaders)
+            return named(image)
 
         doubts.on_hung_up(LEADER)
         published.brokers = {LEADER: "is as before"}
@@ -138,11 +238,11 @@ def test_who_waits_looks_at_those_images_alone_that_tell_of_a_doubted_broker() -
             published.brokers = {LEADER: "is as before", OTHER: number}
             doubts.on_published(published.image())
             assert await still_waits(waiting[0])
-        assert looks == len(waiting)
+        assert looks == 2 * len(waiting)
         published.leader, published.brokers = OTHER, {LEADER: "is fenced"}
         doubts.on_published(published.image())
         await asyncio.gather(*waiting)
-        assert looks == 2 * len(waiting)
+        assert looks == 3 * len(waiting)
 
     run(scenario)
 

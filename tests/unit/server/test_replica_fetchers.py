@@ -16,7 +16,7 @@ from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, Partiti
 from tidelog.records import BatchBuilder
 from tidelog.replica import EpochEndRequest, FollowerRequest, RecordsRequest
 from tidelog.server.replication.follower_driver import FollowerDriver
-from tidelog.server.replication.leader_doubts import LeaderDoubts
+from tidelog.server.replication.leader_doubts import LeaderDoubts, Probes
 from tidelog.server.replication.replica_fetchers import JOINING_MAX, ReplicaFetchers
 from tidelog.server.replication.replication_throttles import Throttle
 from tidelog.server.settings.replication_settings import ReplicaFetchSettings
@@ -121,7 +121,7 @@ def fetchers_of(leader: ScriptedLeader, doubts: LeaderDoubts | None = None) -> R
         settings,
         broker_epoch=lambda: BrokerEpoch(3),
         throttle=unlimited,
-        doubts=doubts or LeaderDoubts(0),
+        doubts=doubts or LeaderDoubts(BrokerId(1), 0, cast(Probes, None)),
         tasks=Tasks("replication"),
     )
 

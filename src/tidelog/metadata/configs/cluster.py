@@ -159,8 +159,9 @@ REPLICA_FETCH_RESPONSE_MAX_BYTES = ConfigKey(
 LEADER_IN_DOUBT_MAX_MS = ConfigKey(
     "leader.in.doubt.max.ms",
     INT,
-    "300",
-    "Tidelog's own: so long an answer waits for news that names a leader whose connection has just closed; 0 for not.",
+    "1000",
+    "Tidelog's own: so long an answer waits for news that names a leader whose connection has just closed. 0 for not; "
+    "then no leader is asked whether it is there either.",
     minimum=0,
     maximum=10_000,
 )

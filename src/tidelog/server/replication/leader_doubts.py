@@ -1,44 +1,69 @@
-"""Leaders that are in doubt: the connection on which this broker followed one closed, and it has not answered since.
+"""Leaders that are in doubt: a connection to one broke, or it has not shown yet that it is there.
 
-Within some tens of milliseconds the controller finds out whether the process is gone, and another leads; or the leader
-answers on a new connection. A client that asks meanwhile asks because its own connection closed. It would be sent back
-to the same leader, and stock clients ask again a second later. So answers that name such a leader wait for the news.
+A client that asks who leads mostly asks because its own connection broke. If it is sent back to the same leader, it
+asks again after its own pause: librdkafka after a second, franz-go after five.
 
-A leader is in doubt once, until it has answered again: one that stays out of reach holds nobody up any more.
+A broker may be asked before it has noticed itself. A process that is killed closes its connections one after the other,
+those that were opened last first: clients come before brokers, and in between others may have their turn of the
+processor. So an answer that names another broker as a leader waits until that one has answered a question that was sent
+after the request came. That takes a fraction of a millisecond, and thousands who ask share it.
+
+If the connection is closed instead, or its port refuses, the leader is in doubt. Within some tens of milliseconds the
+controller finds out whether the process is gone, and another leads; or the leader answers on a new connection. The
+answer waits for this news.
+
+A leader is in doubt once, until it has answered again: one that stays out of reach holds nobody up any more. Neither
+does one that is there and does not answer in time.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Set
+from typing import Protocol
 
 from tidelog.base.ids import BrokerId
 from tidelog.metadata import BrokerImage, MetadataImage
 from tidelog.server.notifier import Notifier
+from tidelog.server.replication.leader_probes import OnProbed
 
 GONE_SECONDS = 5.0
 """So long a broker that is gone is still shown to clients: see the handler of Metadata."""
 
-NamesLeader = Callable[[MetadataImage, Set[BrokerId]], bool]
-"""Whether an answer from this image would name one of these brokers."""
+ANSWER_SECONDS_MAX = 0.1
+"""So long an answer waits for a leader to show that it is there. One that is busy takes some milliseconds."""
+
+LeadersNamed = Callable[[MetadataImage], Set[BrokerId]]
+"""Which leaders an answer from this image would name."""
+
+
+class Probes(Protocol):
+    """How to ask leaders whether they are there: `LeaderProbes` is one."""
+
+    def probe(self, leader: BrokerId, told: OnProbed) -> asyncio.Task[None]: ...
 
 
 class LeaderDoubts:
     """Of one broker.
 
     Args:
+        broker_id: this broker, of which there is no doubt here.
         doubt_ms_max: for how long a leader is in doubt at most; 0 for never.
+        probes: how to ask the others.
     """
 
-    def __init__(self, doubt_ms_max: int) -> None:
+    def __init__(self, broker_id: BrokerId, doubt_ms_max: int, probes: Probes) -> None:
+        self._broker_id = broker_id
         self._doubt_ms_max = doubt_ms_max
-        self._silent: dict[BrokerId, float] = {}  # since when, by the loop's time
+        self._probes = probes
+        self._silent: dict[BrokerId, float] = {}  # hung up: since when, by the loop's time
         self._doubted: dict[BrokerId, asyncio.TimerHandle] = {}  # of these
+        self._late: set[BrokerId] = set()  # did not answer in time
         self._told: dict[BrokerId, BrokerImage | None] = {}  # what the image said of them last
         self._news = Notifier()
 
     def on_hung_up(self, leader: BrokerId) -> None:
-        """Its connection closed, and not from here."""
+        """Its connection closed, and not from here; or its port refuses."""
         if leader not in self._silent and self._doubt_ms_max:
             loop = asyncio.get_running_loop()
             self._silent[leader] = loop.time()
@@ -48,14 +73,23 @@ class LeaderDoubts:
         del self._doubted[leader]
         self._news.notify()
 
-    def on_answered(self, leader: BrokerId) -> None:
-        """It lives."""
-        if leader in self._silent:
-            del self._silent[leader]
-            timer = self._doubted.pop(leader, None)
-            if timer is not None:
-                timer.cancel()
-                self._news.notify()
+    def on_answered(self, leader: BrokerId, asked: float) -> None:
+        """It lives, if it was asked after it hung up: an answer may be read after the end of another connection.
+
+        Args:
+            asked: when, by the loop's time.
+        """
+        self._late.discard(leader)
+        since = self._silent.get(leader)
+        if since is not None and asked >= since:
+            self._settle(leader)
+
+    def _settle(self, leader: BrokerId) -> None:
+        del self._silent[leader]
+        timer = self._doubted.pop(leader, None)
+        if timer is not None:
+            timer.cancel()
+            self._news.notify()
 
     def on_published(self, image: MetadataImage) -> None:
         """There is another image. Thousands may wait: they look at one that tells of whom they doubt."""
@@ -68,8 +102,9 @@ class LeaderDoubts:
 
     def stop(self) -> None:
         """Hold nobody up any more."""
+        self._doubt_ms_max = 0
         for leader in list(self._silent):
-            self.on_answered(leader)
+            self._settle(leader)
 
     @property
     def brokers(self) -> Set[BrokerId]:
@@ -84,7 +119,22 @@ class LeaderDoubts:
         now = asyncio.get_running_loop().time()
         return {leader for leader, since in self._silent.items() if now < since + GONE_SECONDS}
 
-    async def settled(self, image: Callable[[], MetadataImage], names: NamesLeader) -> None:
-        """Return once an answer from the published image names nobody who is in doubt."""
-        while self._doubted and names(image(), self._doubted.keys()):
+    def concern(self, leaders: Set[BrokerId]) -> bool:
+        """Whether an answer that names these leaders has to wait for anything."""
+        return bool(self._doubt_ms_max and leaders - {self._broker_id})
+
+    async def settled(self, image: Callable[[], MetadataImage], named: LeadersNamed) -> None:
+        """Return once all leaders that an answer names have shown that they are there, or no doubt is left."""
+        await self._hear_of(named(image()) - self._doubted.keys() - {self._broker_id})
+        while self._doubted and named(image()) & self._doubted.keys():
             await self._news.wait()
+
+    async def _hear_of(self, leaders: Set[BrokerId]) -> None:
+        if not self._doubt_ms_max:
+            return
+        probed = {leader: self._probes.probe(leader, self) for leader in sorted(leaders)}
+        awaited = {leader: probe for leader, probe in probed.items() if leader not in self._silent.keys() | self._late}
+        if not awaited:
+            return  # whoever was silent is asked, for the next time
+        await asyncio.wait(awaited.values(), timeout=ANSWER_SECONDS_MAX)
+        self._late.update(leader for leader, probe in awaited.items() if not probe.done())

@@ -434,13 +434,14 @@ class ReplicaFetcher:
     async def _fetch_once(self, connection: Connection, version: int, request: FetchRequest, number: int) -> None:
         is_new = request.session_epoch == 0
         timeout_ms = request.max_wait_ms + self._settings.timeout_ms
+        asked = asyncio.get_running_loop().time()
         try:
             answer = await connection.send(request, FetchResponse, timeout_ms=timeout_ms, version=version)
         except TidelogError as error:
             await self._give_up(error)
             return
         else:
-            self._doubts.on_answered(self.leader)
+            self._doubts.on_answered(self.leader, asked)
         finally:
             self._in_flight -= 1
             if is_new:

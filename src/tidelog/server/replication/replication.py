@@ -33,6 +33,7 @@ from tidelog.server.replication.follower_driver import FollowerDriver, LostOffse
 from tidelog.server.replication.isr_changes import AlterPartitions, IsrChanges
 from tidelog.server.replication.leader_doubts import LeaderDoubts
 from tidelog.server.replication.leader_driver import LeaderDriver
+from tidelog.server.replication.leader_probes import LeaderProbes
 from tidelog.server.replication.loss_notes import LossNotes
 from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.put_off_writes import PutOffWrites
@@ -88,7 +89,7 @@ class Replication:
         active_brokers: those that are neither fenced nor shutting down, in which incarnation.
         followers: of partitions that are led here, and which of them are silent.
         leader_throttle: of what is sent to followers; follower_throttle: of what is fetched.
-        doubts: leaders whose connection closed a moment ago.
+        doubts: leaders that have hung up, or have to show that they are there.
         peers: connections to the other brokers, where brokers speak with each other.
         isr_shrinks: how often the ISR of a partition led here became smaller; isr_expands: larger.
         truncated: records that were removed from the ends of logs that follow.
@@ -139,7 +140,8 @@ class Replication:
             self._tasks,
             broker_epoch=lambda: self.broker_epoch,
         )
-        self.doubts = LeaderDoubts(settings.doubt_ms_max)
+        probes = LeaderProbes(broker_id, self.peers, timeout_ms=settings.timeout_ms, tasks=self._tasks)
+        self.doubts = LeaderDoubts(broker_id, settings.doubt_ms_max, probes)
         self._fetchers = ReplicaFetchers(
             broker_id,
             self.peers,

@@ -47,6 +47,8 @@ class NetworkFaults:
         reset_rate: how many writes end their stream instead, in [0, 1].
         half_reset_rate: how many writes end their stream for the writer alone, in [0, 1]: the other end gets what was
             written, but late, perhaps after the same request on another stream.
+        end_ms_max: so long after a process was killed the last of its streams ends: systems end one after the other,
+            and may do something else in between.
     """
 
     delay_ms_min: float = 0.05
@@ -56,6 +58,7 @@ class NetworkFaults:
     loss_rate: float = 0.0
     reset_rate: float = 0.0
     half_reset_rate: float = 0.0
+    end_ms_max: float = 0.0
 
 
 class SimulatedNetwork:
@@ -162,6 +165,11 @@ class SimulatedNetwork:
     def late_seconds(self) -> float:
         """How late that reaches the other end."""
         return LATE_SECONDS_MAX * self._random.random()
+
+    def end_seconds(self) -> float:
+        """How long after its process the next stream ends."""
+        end_ms_max = self.faults.end_ms_max
+        return end_ms_max * self._random.random() / 1000 if end_ms_max else 0.0
 
     def resend_seconds(self) -> float:
         """How long the next piece is lost and sent again, before it takes its usual time."""

@@ -213,11 +213,20 @@ class SimulatedTransport(asyncio.Transport):
                 self._under_way.clear()
                 if peer._under_way:
                     peer._mind_silence()
-            elif self._inbox or self._network.draws_half():
-                self._under_way.clear()
-                self._network.later(peer.context, peer._lose, _reset())
+            elif later := self._network.end_seconds():
+                self._network.loop.call_later(later, self._tell_dead, context=peer.context)
             else:
-                self._send(_END)
+                self._tell_dead()
+
+    def _tell_dead(self) -> None:
+        peer = self.peer
+        if peer is None or peer.is_dead:
+            return
+        if self._inbox or self._network.draws_half():
+            self._under_way.clear()
+            self._network.later(peer.context, peer._lose, _reset())
+        else:
+            self._send(_END)
 
     def leads(self, source: str, target: str) -> bool:
         """Whether it carries from one machine to another."""

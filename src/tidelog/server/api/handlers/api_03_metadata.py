@@ -5,12 +5,12 @@ and `auto.create.topics.enable` allow it, and is in this same answer; whoever ha
 THROTTLING_QUOTA_EXCEEDED for the rest, which clients repeat (`max.auto.created.topics.per.ip`). "No leader" (-1) comes
 with the leader epoch that is in force: it is no rewind. Fenced brokers are not shown, unless all are: then the one that
 answers is, for a client that is shown none has nobody left to ask (librdkafka drops all its connections, for good). An
-answer that would name a leader that is in doubt waits for the news (`leader_doubts`). One that has just gone is shown
-for some seconds though it is fenced: librdkafka 2.16 drops a broker that an answer does not show, and with it, for a
-second, the partitions that the same answer moves away from it. A replica whose disk failed here is among the offline
-replicas, and if it leads, there is no leader (LEADER_NOT_AVAILABLE), as Kafka 4 answers: every client waits and asks
-again, where a leader that refuses each request with KAFKA_STORAGE_ERROR would be asked ten times a second. What one is
-authorized to do (KIP-430) comes with each topic that was not asked for by an unknown id.
+answer waits until the leaders that it names have shown that they are there, or for news of them (`leader_doubts`). One
+that has just gone is shown for some seconds though it is fenced: librdkafka 2.16 drops a broker that an answer does not
+show, and with it, for a second, the partitions that the same answer moves away from it. A replica whose disk failed
+here is among the offline replicas, and if it leads, there is no leader (LEADER_NOT_AVAILABLE), as Kafka 4 answers:
+every client waits and asks again, where a leader that refuses each request with KAFKA_STORAGE_ERROR would be asked ten
+times a second. What one is authorized to do (KIP-430) comes with each topic that was not asked for by an unknown id.
 """
 
 from __future__ import annotations
@@ -54,33 +54,34 @@ def handle(
     if missing:
         admitted = node.connections.peers.admit_topics(context.requester, missing)
         return _create_then_answer(node, request, context, admitted, frozenset(missing[len(admitted) :]))
-    if node.broker.replication.doubts.brokers:
+    if node.broker.replication.doubts.concern(_leaders_named(request, context, node.image)):
         return _settle_then_answer(node, request, context)
     return _answer_where_it_fits(node, request, context)
 
 
 async def _settle_then_answer(node: DataApi, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
-    names = partial(_names_leader, request, context)
-    await node.broker.replication.doubts.settled(lambda: node.image, names)
+    named = partial(_leaders_named, request, context)
+    await node.broker.replication.doubts.settled(lambda: node.image, named)
     response = _answer_where_it_fits(node, request, context)
     return await response if isinstance(response, Awaitable) else response
 
 
-def _names_leader(
-    request: MetadataRequest, context: RequestContext, image: MetadataImage, leaders: Set[BrokerId]
-) -> bool:
-    """Whether the answer would name one of these. Of many partitions that is taken for granted as long as one may."""
+def _leaders_named(request: MetadataRequest, context: RequestContext, image: MetadataImage) -> Set[BrokerId]:
+    """Which leaders the answer names. Of many partitions it is taken for granted that they have all."""
     described = 0
+    leaders: set[BrokerId] = set()
     topics = image.topics_by_name.values() if _wants_all_topics(request, context) else request.topics or ()
     for one in topics:
         topic = one if isinstance(one, TopicImage) else _found(image, one)
         partitions = () if topic is None else topic.partitions
         described += 1 + len(partitions)
         if described > DESCRIBED_AT_ONCE_MAX:
-            return any(leader in image.brokers and not image.brokers[leader].is_fenced for leader in leaders)
-        if any(image.reachable_leader(state) in leaders for state in partitions):
-            return True
-    return False
+            return {one.broker_id for one in image.brokers.values() if not one.is_fenced}
+        for state in partitions:
+            leader = image.reachable_leader(state)
+            if leader is not None:
+                leaders.add(leader)
+    return leaders
 
 
 def _to_create(node: DataApi, request: MetadataRequest) -> list[str]:

@@ -2,7 +2,7 @@
 `__transaction_state`, or a share group's state's of `__share_group_state`.
 
 Behaviour: the first to ask has the topic made, and is answered when it is there. Several keys at once from 4 on
-(KIP-699). A coordinator whose connection has just closed is named only after there is news (`leader_doubts`). A key
+(KIP-699). A coordinator is named after it has shown that it is there, or there is news (`leader_doubts`). A key
 whose partition nobody leads, or whose log is damaged, gets COORDINATOR_NOT_AVAILABLE with the reason.
 Of states of share groups from 6 on (KIP-932), by keys `group:topicId:partition`; other keys, and all below level 1 of
 share.version, get INVALID_REQUEST, which ends the attempt at once (COORDINATOR_NOT_AVAILABLE would be retried for
@@ -12,6 +12,7 @@ ever). librdkafka takes a broker without this API for one that knows no lz4, and
 from __future__ import annotations
 
 from collections.abc import Awaitable, Set
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError, refusal
@@ -43,7 +44,9 @@ def handle(
     coordinators = _coordinators(node, request.key_type, context.api_version)
     if coordinators is not None and coordinators.partition_for("") is None:
         return _create_then_answer(node, coordinators, request, context)
-    if coordinators is not None and node.broker.replication.doubts.brokers:
+    if coordinators is not None and node.broker.replication.doubts.concern(
+        _leaders_named(coordinators, request, node.image)
+    ):
         return _settle_then_answer(node, coordinators, request, context)
     return _answer(node, request, context, None)
 
@@ -76,13 +79,18 @@ async def _settle_then_answer(
     request: FindCoordinatorRequest,
     context: RequestContext,
 ) -> FindCoordinatorResponse:
-    def names_leader(image: MetadataImage, leaders: Set[BrokerId]) -> bool:
-        places = map(coordinators.partition_for, request.coordinator_keys or [request.key])
-        states = [image.partition(place.topic, place.partition) for place in places if place is not None]
-        return any(image.reachable_leader(state) in leaders for state in states if state is not None)
-
-    await node.broker.replication.doubts.settled(lambda: node.image, names_leader)
+    named = partial(_leaders_named, coordinators, request)
+    await node.broker.replication.doubts.settled(lambda: node.image, named)
     return _answer(node, request, context, None)
+
+
+def _leaders_named(
+    coordinators: CoordinatorPartitions[Any], request: FindCoordinatorRequest, image: MetadataImage
+) -> Set[BrokerId]:
+    places = map(coordinators.partition_for, request.coordinator_keys or [request.key])
+    states = [image.partition(place.topic, place.partition) for place in places if place is not None]
+    leaders = [image.reachable_leader(state) for state in states if state is not None]
+    return {leader for leader in leaders if leader is not None}
 
 
 def _answer(
