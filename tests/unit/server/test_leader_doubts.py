@@ -220,6 +220,24 @@ def test_nobody_is_asked_of_whom_there_is_no_doubt(doubt_ms_max: int, leader: Br
     run(scenario, doubt_ms_max)
 
 
+def test_the_next_doubt_ends_with_news_that_are_equal_to_the_last_ones() -> None:
+    """A broker that comes back is registered before it may lead: as fenced as its end is told next time."""
+
+    async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
+        doubts.on_hung_up(LEADER)
+        published.brokers = {LEADER: "is fenced"}
+        doubts.on_published(published.image())
+        doubts.on_answered(LEADER, LATER)
+        doubts.on_hung_up(LEADER)
+        waiting = asyncio.ensure_future(doubts.settled(published.image, named))
+        assert await still_waits(waiting)
+        published.leader = OTHER
+        doubts.on_published(published.image())
+        await waiting
+
+    run(scenario)
+
+
 def test_who_waits_looks_at_those_images_alone_that_tell_of_a_doubted_broker() -> None:
     async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
         looks = 0

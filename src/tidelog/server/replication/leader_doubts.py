@@ -67,6 +67,7 @@ class LeaderDoubts:
         if leader not in self._silent and self._doubt_ms_max:
             loop = asyncio.get_running_loop()
             self._silent[leader] = loop.time()
+            self._told.pop(leader, None)  # that was told of an earlier doubt
             self._doubted[leader] = loop.call_later(self._doubt_ms_max / 1000, self._on_time, leader)
 
     def _on_time(self, leader: BrokerId) -> None:
