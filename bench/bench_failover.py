@@ -41,6 +41,11 @@ from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.descriptions import NewTopic
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.wire.messages.api_10_find_coordinator import (
+    KEY_TYPE_GROUP,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 SIZE = 3
 REPLICATED = {
@@ -77,10 +82,19 @@ def started(new: Callable[[Path], Cluster]) -> Iterator[Cluster]:
         if isinstance(cluster, KafkaCluster):
             cluster.format()
         cluster.start()
+        wait_until(lambda: _has_coordinator(cluster), "there are coordinators of groups", seconds=ISR_SECONDS_MAX)
         yield cluster
     finally:
         cluster.close()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _has_coordinator(cluster: Cluster) -> bool:
+    """The first to ask has the topic of all groups made: that is no part of a round."""
+    request = FindCoordinatorRequest(coordinator_keys=["warm"], key_type=KEY_TYPE_GROUP)
+    with WireClient(next(iter(cluster.nodes.values())).port) as client:
+        answer = client.ask(ApiKey.FIND_COORDINATOR, 4, request, FindCoordinatorResponse)
+    return not answer.coordinators[0].error_code
 
 
 def failover_of(client: Client, directory: Path) -> Failover:

@@ -346,6 +346,35 @@ def test_whoever_asks_once_for_the_leader_that_was_killed_learns_of_its_successo
     tell(story, session_ms=600_000)
 
 
+def test_whoever_is_told_of_a_new_leader_finds_it_leading() -> None:
+    """It may hear of its election later than the broker that was asked: it would send clients on, or back."""
+
+    async def story(stage: Stage) -> None:
+        controller = stage.controller
+        victim, successor = (number for number in (1, 2, 3) if number != controller)
+        await stage.make_topic(victim, successor, controller)
+        await stage.produce("m1")
+        await stage.until_settled()
+        client = stage.world.client_world("asks once")
+        address = parse_address(stage.nodes[BrokerId(controller)].bootstrap)
+        connection = await open_connection(client.network, address, ConnectionSettings(client_id="asks once"))
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
+        stage.world.network.far_ms[machine_of(BrokerId(successor))] = 20
+        stage.kill(victim)
+        answer = await connection.request(request, MetadataResponse, timeout_ms=1_000)
+        told = answer.topics[0].partitions[0]
+        node = stage.nodes[BrokerId(successor)].node
+        assert node is not None
+        known = node.image.partition(*PARTITION)
+        assert known is not None
+        assert (known.leader, known.leader_epoch) == (told.leader_id, told.leader_epoch)
+        connection.close()
+        await stage.start()
+        await stage.until_settled()
+
+    tell(story, session_ms=600_000)
+
+
 @pytest.mark.parametrize("is_controller", [False, True])
 def test_what_only_the_killed_one_could_lead_waits_for_its_session(is_controller: bool) -> None:
     """Nobody is elected uncleanly for a connection that closed, though the topic allows it."""

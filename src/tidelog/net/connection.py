@@ -123,6 +123,7 @@ class Connection:
         min_version: int = 0,
         version: int | None = None,
         on_state: Callable[[ConsistencyState | None], None] | None = None,
+        state: ConsistencyState | None = None,
     ) -> asyncio.Future[R]:
         """Send a request now, behind those sent before.
 
@@ -133,6 +134,7 @@ class Connection:
             min_version: what the message needs at least.
             version: the very version to use; by default the highest that both sides have.
             on_state: called with what the header of the answer says (KIP-1243), before the answer is given.
+            state: what the header of the request says, in the place of what the connection's own store has.
 
         Returns:
             The answer, or `NetworkError`. Cancelling it only makes nobody wait: the request was sent.
@@ -144,7 +146,7 @@ class Connection:
         api_key = layout_of(type(message)).api_key
         if version is None:
             version = self.versions.version(api_key, min_version=min_version)
-        correlation_id = self._write(api_key, version, message)
+        correlation_id = self._write(api_key, version, message, state)
         future: asyncio.Future[R] = self._loop.create_future()
         deadline = self._loop.time() + timeout_ms / 1000
         self._in_flight.append(
@@ -180,13 +182,14 @@ class Connection:
                 sent.future.set_exception(self.closed)
                 sent.future.exception()  # looked at: who sent several gives up at the first that fails
 
-    def _write(self, api_key: int, version: int, message: object) -> int:
+    def _write(self, api_key: int, version: int, message: object, state: ConsistencyState | None = None) -> int:
         if self.closed is not None:
             raise self.closed
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) % _CORRELATION_ID_END
         consistency = self._settings.consistency
-        state = consistency.state() if consistency is not None and api_key != ApiKey.API_VERSIONS else None
+        if state is None and consistency is not None and api_key != ApiKey.API_VERSIONS:
+            state = consistency.state()
         pieces = encode_request(
             api_key, version, correlation_id, self._settings.client_id, message, consistency_state=state
         )

@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 from tidelog.base.errors import NetworkError
-from tidelog.base.ids import BrokerId
+from tidelog.base.ids import BrokerId, Offset
+from tidelog.metadata import MetadataImage
 from tidelog.net.connection import Connection
 from tidelog.server.replication.leader_probes import LeaderProbes
 from tidelog.server.tasks import Tasks
-from tidelog.wire.messages.api_02_list_offsets import ListOffsetsResponse
+from tidelog.wire import ConsistencyState
+from tidelog.wire.messages.api_32_describe_configs import DescribeConfigsResponse
 
 LEADER, OTHER = BrokerId(2), BrokerId(3)
 
@@ -21,8 +23,9 @@ class Asked:
 
     def __init__(self) -> None:
         self.refuses: set[BrokerId] = set()
-        self.questions: list[tuple[BrokerId, asyncio.Future[ListOffsetsResponse]]] = []
+        self.questions: list[tuple[BrokerId, asyncio.Future[DescribeConfigsResponse]]] = []
         self.told: list[tuple[BrokerId, bool]] = []
+        self.tokens: list[int | None] = []
 
     async def connection(self, target: BrokerId, request_class: str = "") -> Connection:
         if target in self.refuses:
@@ -41,9 +44,10 @@ class AskedConnection:
         self._asked = asked
         self._leader = leader
 
-    def send(self, *_: object, **__: object) -> asyncio.Future[ListOffsetsResponse]:
-        answer: asyncio.Future[ListOffsetsResponse] = asyncio.get_running_loop().create_future()
+    def send(self, *_: object, state: ConsistencyState, **__: object) -> asyncio.Future[DescribeConfigsResponse]:
+        answer: asyncio.Future[DescribeConfigsResponse] = asyncio.get_running_loop().create_future()
         self._asked.questions.append((self._leader, answer))
+        self._asked.tokens.append(state.token)
         return answer
 
 
@@ -51,7 +55,7 @@ def run(scenario: Callable[[LeaderProbes, Asked], Awaitable[None]]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(60):
             asked, tasks = Asked(), Tasks("probes")
-            await scenario(LeaderProbes(BrokerId(1), asked, timeout_ms=1_000, tasks=tasks), asked)
+            await scenario(LeaderProbes(asked, timeout_ms=1_000, tasks=tasks), asked)
             await tasks.end()
 
     asyncio.run(bounded())
@@ -70,15 +74,31 @@ def test_who_wants_to_know_while_a_question_is_under_way_shares_the_next_one() -
         other = probes.probe(OTHER, asked)
         await turns()
         assert [leader for leader, _ in asked.questions] == [LEADER, OTHER]
-        asked.questions[0][1].set_result(ListOffsetsResponse(topics=[]))
+        asked.questions[0][1].set_result(DescribeConfigsResponse(results=[]))
         await asyncio.gather(*first)
         assert not any(one.done() for one in later)
         await turns()
         assert [leader for leader, _ in asked.questions] == [LEADER, OTHER, LEADER]
         for _, answer in asked.questions[1:]:
-            answer.set_result(ListOffsetsResponse(topics=[]))
+            answer.set_result(DescribeConfigsResponse(results=[]))
         await asyncio.gather(*later, other)
         assert sorted(asked.told) == [(LEADER, True), (LEADER, True), (OTHER, True)]
+
+    run(scenario)
+
+
+def test_a_question_bears_the_token_of_what_was_published_when_it_is_sent() -> None:
+    async def scenario(probes: LeaderProbes, asked: Asked) -> None:
+        first = probes.probe(LEADER, asked)
+        await turns()
+        later = probes.probe(LEADER, asked)
+        probes.on_published(MetadataImage(last_offset=Offset(7)))
+        asked.questions[0][1].set_result(DescribeConfigsResponse(results=[]))
+        await first
+        await turns()
+        assert asked.tokens == [None, 7]
+        asked.questions[1][1].set_result(DescribeConfigsResponse(results=[]))
+        await later
 
     run(scenario)
 

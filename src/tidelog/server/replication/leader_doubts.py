@@ -10,7 +10,8 @@ after the request came. That takes a fraction of a millisecond, and thousands wh
 
 If the connection is closed instead, or its port refuses, the leader is in doubt. Within some tens of milliseconds the
 controller finds out whether the process is gone, and another leads; or the leader answers on a new connection. The
-answer waits for this news.
+answer waits for this news, and then for the new leader: one that has not heard of its election yet would send clients
+away. So the question bears the token of the published metadata, and is answered by who has published it as well.
 
 A leader is in doubt once, until it has answered again: one that stays out of reach holds nobody up any more. Neither
 does one that is there and does not answer in time.
@@ -41,6 +42,7 @@ class Probes(Protocol):
     """How to ask leaders whether they are there: `LeaderProbes` is one."""
 
     def probe(self, leader: BrokerId, told: OnProbed) -> asyncio.Task[None]: ...
+    def on_published(self, image: MetadataImage) -> None: ...
 
 
 class LeaderDoubts:
@@ -94,6 +96,7 @@ class LeaderDoubts:
 
     def on_published(self, image: MetadataImage) -> None:
         """There is another image. Thousands may wait: they look at one that tells of whom they doubt."""
+        self._probes.on_published(image)
         if not self._doubted:
             return
         told = {leader: image.brokers.get(leader) for leader in self._doubted}
@@ -126,13 +129,18 @@ class LeaderDoubts:
 
     async def settled(self, image: Callable[[], MetadataImage], named: LeadersNamed) -> None:
         """Return once all leaders that an answer names have shown that they are there, or no doubt is left."""
-        await self._hear_of(named(image()) - self._doubted.keys() - {self._broker_id})
-        while self._doubted and named(image()) & self._doubted.keys():
-            await self._news.wait()
+        heard = {self._broker_id}
+        while self._doubt_ms_max:
+            leaders = named(image())
+            if leaders & self._doubted.keys():
+                await self._news.wait()
+            elif leaders <= heard:
+                return
+            else:
+                await self._hear_of(leaders - heard)
+                heard |= leaders
 
     async def _hear_of(self, leaders: Set[BrokerId]) -> None:
-        if not self._doubt_ms_max:
-            return
         probed = {leader: self._probes.probe(leader, self) for leader in sorted(leaders)}
         awaited = {leader: probe for leader, probe in probed.items() if leader not in self._silent.keys() | self._late}
         if not awaited:

@@ -140,7 +140,7 @@ class Replication:
             self._tasks,
             broker_epoch=lambda: self.broker_epoch,
         )
-        probes = LeaderProbes(broker_id, self.peers, timeout_ms=settings.timeout_ms, tasks=self._tasks)
+        probes = LeaderProbes(self.peers, timeout_ms=settings.timeout_ms, tasks=self._tasks)
         self.doubts = LeaderDoubts(broker_id, settings.doubt_ms_max, probes)
         self._fetchers = ReplicaFetchers(
             broker_id,
