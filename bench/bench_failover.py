@@ -92,7 +92,8 @@ def started(new: Callable[[Path], Cluster]) -> Iterator[Cluster]:
 def _has_coordinator(cluster: Cluster) -> bool:
     """The first to ask has the topic of all groups made: that is no part of a round."""
     request = FindCoordinatorRequest(coordinator_keys=["warm"], key_type=KEY_TYPE_GROUP)
-    with WireClient(next(iter(cluster.nodes.values())).port) as client:
+    ports = [node.port for node in cluster.nodes.values()]
+    with WireClient(ports[0]) as client:
         answer = client.ask(ApiKey.FIND_COORDINATOR, 4, request, FindCoordinatorResponse)
     return not answer.coordinators[0].error_code
 
