@@ -123,6 +123,26 @@ def test_batches_of_a_partition_count_their_sequences_and_keep_them_when_sent_ag
     assert [outcome(batch).base_offset for batch in bench.sender.take_done()] == [0, 2]
 
 
+def test_what_cannot_be_sent_yet_takes_further_records() -> None:
+    """After a failover, hundreds of records wait: as many batches of one record would go out five at a time."""
+    bench = Bench()
+    for number in range(5):
+        bench.add(number)
+    in_flight = [send.batches[0] for send in bench.sends(flushing=False)]
+    assert len(in_flight) == 5
+    waiting, queue = bench.add(5), bench.sender.queue(P0)
+    open_one = bench.accumulator.open_batch(queue, bench.now_ms, None)
+    assert bench.sends(flushing=False) == []
+    bench.wait()
+    assert bench.sends(flushing=False) == []
+    assert queue.open is open_one
+    assert bench.sender.next_deadline_ms(bench.now_ms) == bench.sender.settings.delivery_timeout_ms
+    bench.answer(in_flight.pop(0), base_offset=0)
+    assert [send.batches for send in bench.sends(flushing=False)] == [[waiting]]
+    bench.answer(in_flight.pop(0), base_offset=1)
+    assert [send.batches for send in bench.sends(flushing=False)] == [[open_one]]
+
+
 def test_what_was_never_sent_is_not_sent_again() -> None:
     bench = Bench()
     bench.add(0)

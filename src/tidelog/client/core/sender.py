@@ -204,7 +204,7 @@ class Sender:
         """When `take_sends` may have more to say though nothing happened: linger, back-off, expiry."""
         deadline: int | None = None
         for queue in self.accumulator.queues.values():
-            if queue.open is not None:
+            if queue.open is not None and not queue.waiting:
                 due = queue.open.created_ms + self.accumulator.linger_ms
                 deadline = due if deadline is None else min(deadline, due)
             if queue.waiting:
@@ -324,7 +324,9 @@ class Sender:
 
     # How.
     def _next_batch(self, queue: PartitionQueue, now_ms: int, *, flushing: bool) -> PendingBatch | None:
-        if queue.open is not None and (flushing or queue.open.created_ms + self.accumulator.linger_ms <= now_ms):
+        # Behind others it stays open and takes further records, however long they wait.
+        is_over = queue.open is not None and queue.open.created_ms + self.accumulator.linger_ms <= now_ms
+        if queue.open is not None and (flushing or (is_over and not queue.waiting)):
             self.accumulator.close_batch(queue)
         if not queue.waiting:
             return None
