@@ -198,6 +198,23 @@ def test_a_leader_that_does_not_answer_in_time_holds_up_one_answer() -> None:
     run(scenario)
 
 
+def test_one_that_hung_up_a_while_ago_is_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have come back, and nobody has asked it anything since."""
+
+    async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
+        probes.hold_back.add(LEADER)
+        doubts.on_hung_up(LEADER)
+        await doubts.settled(published.image, named)
+        monkeypatch.setattr(leader_doubts, "GONE_SECONDS", 0.0)
+        waiting = asyncio.ensure_future(doubts.settled(published.image, named))
+        assert await still_waits(waiting)
+        probes.under_way[LEADER].set()
+        await waiting
+        assert not doubts.brokers
+
+    run(scenario, doubt_ms_max=10)
+
+
 def test_an_answer_to_what_was_asked_before_it_hung_up_says_nothing() -> None:
     """It may be read after the end of another connection."""
 

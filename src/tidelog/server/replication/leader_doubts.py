@@ -142,7 +142,8 @@ class LeaderDoubts:
 
     async def _hear_of(self, leaders: Set[BrokerId]) -> None:
         probed = {leader: self._probes.probe(leader, self) for leader in sorted(leaders)}
-        awaited = {leader: probe for leader, probe in probed.items() if leader not in self._silent.keys() | self._late}
+        gone = self.just_gone | self._late
+        awaited = {leader: probe for leader, probe in probed.items() if leader not in gone}
         if not awaited:
             return  # whoever was silent is asked, for the next time
         await asyncio.wait(awaited.values(), timeout=ANSWER_SECONDS_MAX)
