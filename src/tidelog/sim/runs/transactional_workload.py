@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +42,8 @@ POLL_MS = 500
 RECORDS_MAX = 20
 """Of one transaction; once nobody writes any more, `CATCH_UP_RECORDS_MAX`."""
 CATCH_UP_RECORDS_MAX = 500
+BATCH_BYTES_MAX = 600
+RECORD_OVERHEAD_BYTES = 20
 PATIENCE_MS = 20_000
 RETRY_SECONDS = 0.5
 GIVES_UP_SECONDS_MAX = 0.1
@@ -216,6 +218,7 @@ class TransactionalWorkload:
         except (KafkaError, _GivesUpError) as error:
             if one.fate is Fate.ASKED or (isinstance(error, KafkaError) and error.code in FENCED):
                 raise
+            self._waiting[copier.transactional_id] = f"{copier.transactional_id} aborted for {error}"
             await client.end(commits=False)
             one.fate = Fate.ABORTED
             is_over = False
@@ -250,7 +253,7 @@ class TransactionalWorkload:
         for partition, copies in one.copies.items():
             key = latest_key(one) if partition == LATEST else None
             half = len(copies) // 2 if copier.rng.random() < 0.3 else 0
-            for part in filter(None, (copies[:half], copies[half:])):
+            for part in (*_batches(copies[:half]), *_batches(copies[half:])):
                 self._may_die(copier)
                 rows: list[Record] = [(key, copy) for copy in part]
                 await self._produce(copier, client, partition, rows)
@@ -381,6 +384,18 @@ class TransactionalWorkload:
             self.recorder.on_final_offset(source, None if committed is None else committed.offset)
         finally:
             await client.close()
+
+
+def _batches(copies: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """As many in each as fit into the smallest segment that a run draws: a batch that does not is refused."""
+    begin = size_bytes = 0
+    for end, copy in enumerate(copies):
+        size_bytes += len(copy) + RECORD_OVERHEAD_BYTES
+        if size_bytes > BATCH_BYTES_MAX and end > begin:
+            yield copies[begin:end]
+            begin, size_bytes = end, len(copy) + RECORD_OVERHEAD_BYTES
+    if begin < len(copies):
+        yield copies[begin:]
 
 
 @dataclass(slots=True, eq=False)
