@@ -16,6 +16,7 @@ from tidelog.log.batch_chain import BatchChain
 from tidelog.log.segment import Segment
 from tidelog.server.replication.damage_notes import DamageNotes
 from tidelog.sim.runs.cluster_views import running
+from tidelog.sim.world.disk import PAGE_SIZE_BYTES
 
 RECORDS = 60
 ROTTEN = 7
@@ -141,6 +142,61 @@ def test_what_no_other_replica_has_is_refused_and_kept(kind: str) -> None:
         assert len(given) <= ROTTEN
         await stage.until(lambda: notes(stage, 1).lost_count == 1, seconds_max=150)
         assert [bytes(file.data) for file in files] == before
+
+    play(story)
+
+
+def spoil(stage: Stage, number: int, offset: int = ROTTEN) -> set[int]:
+    """The disk cannot read the pages of the batch with this offset any more. Returns them."""
+    segment = stage.replica(number).log.segments.overlapping(offset, offset + 1)[0]
+    contents = stage.nodes[BrokerId(number)].machine.disk.files[segment.path]
+    contents.bad_pages = {segment.position_of(offset) // PAGE_SIZE_BYTES}
+    return contents.bad_pages
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("rate", ["1048576", "0"])
+def test_what_a_disk_cannot_read_any_more_is_repaired(number: int, rate: str) -> None:
+    """The scrubber comes upon it, or a reader does: of a leader a consumer, and of a follower whoever reads there."""
+
+    async def story(stage: Stage) -> None:
+        await fill(stage, 1, 2, 3)
+        before = [stage.values(each) for each in (1, 2, 3)]
+        epoch = stage.state.leader_epoch
+        spoil(stage, number)
+        if rate == "0":
+            if number == 2:
+                stage.kill(1)
+                await stage.until(lambda: stage.leader == 2)
+            assert await read(stage, at=number) == VALUES
+            if number == 2:
+                await stage.start(1)
+        await stage.until(lambda: notes(stage, number).repaired == 1, seconds_max=300)
+        assert (notes(stage, number).found, notes(stage, number).open_count) == (1, 0)
+        await stage.until_settled()
+        assert [stage.values(each) for each in (1, 2, 3)] == before
+        if rate != "0":
+            assert (stage.leader, stage.state.leader_epoch) == (1, epoch)
+        assert set(stage.state.isr) == {1, 2, 3}
+
+    play(story, **{"log.scrubber.io.max.bytes.per.second": rate})
+
+
+def test_what_a_disk_could_not_read_for_a_while_is_served_again() -> None:
+    """Nobody has another replica: readers are refused, told, and served once the disk reads it after all."""
+
+    async def story(stage: Stage) -> None:
+        await fill(stage, 1)
+        pages = spoil(stage, 1)
+        given = await read(stage, seconds=20)
+        assert given == VALUES[: len(given)]
+        assert len(given) <= ROTTEN
+        await stage.until(lambda: notes(stage, 1).lost_count == 1, seconds_max=150)
+        (damage,) = notes(stage, 1).open[PARTITION]
+        assert damage.reason == "the disk cannot read it"
+        pages.clear()
+        await stage.until(lambda: notes(stage, 1).open_count == 0, seconds_max=150)
+        assert await read(stage) == VALUES
 
     play(story)
 

@@ -56,6 +56,14 @@ class Executor(Protocol):
         ...
 
 
+class Readable(Protocol):
+    """What bytes are read from. Raises `DiskError` when the disk refuses."""
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end."""
+        ...
+
+
 class File(Protocol):
     """An open file with explicit positions (there is no cursor), so that readers may share it.
 

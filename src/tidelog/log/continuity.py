@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from tidelog.base.errors import MalformedBatchError, TidelogError
 from tidelog.base.ids import Offset
-from tidelog.base.ports import File
+from tidelog.base.ports import Readable
 from tidelog.records.batch import BATCH_OVERHEAD, BatchHeader, check_crc, read_header
 from tidelog.records.lineage import LeaderEpochLineage
 
@@ -37,7 +37,7 @@ class BatchFaultError(TidelogError):
 
 
 def whole_batches(
-    file: File,
+    file: Readable,
     size_bytes: int,
     *,
     position: int = 0,

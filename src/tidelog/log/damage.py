@@ -25,6 +25,7 @@ class Damage(NamedTuple):
         reason: what was found there.
         is_located: whether somebody looked where it ends; if not, it is all up to the segment's end.
         is_lost: whether every replica was asked, and none has the records.
+        is_unreadable: whether the disk refused to read a part of it, which it may do for a while only.
     """
 
     position: int
@@ -34,6 +35,7 @@ class Damage(NamedTuple):
     reason: str
     is_located: bool = False
     is_lost: bool = False
+    is_unreadable: bool = False
 
     @property
     def size_bytes(self) -> int:

@@ -22,11 +22,12 @@ from functools import partial
 
 from tidelog.base.errors import DiskError, MalformedBatchError
 from tidelog.base.ids import Offset
-from tidelog.base.ports import Disk, File
+from tidelog.base.ports import Disk
 from tidelog.log.continuity import BatchFaultError, Continuity, check_batch_crc, whole_batches
 from tidelog.log.damage import Damage
 from tidelog.log.files.offset_index import ENTRY
 from tidelog.log.segment import Segment
+from tidelog.log.unreadable import PatientReads
 from tidelog.records.batch import BATCH_OVERHEAD, BatchHeader, read_header
 from tidelog.records.lineage import LeaderEpochLineage
 
@@ -56,6 +57,7 @@ class SegmentScrub:
     Attributes:
         damages: what was found so far.
         index_fault: what is wrong with the offset index; None for nothing.
+        is_unreadable: whether the disk refused to read some place.
         size_bytes: of the segment when the scrub began; `version` likewise.
     """
 
@@ -67,6 +69,7 @@ class SegmentScrub:
         self.size_bytes = segment.size_bytes
         self.damages: tuple[Damage, ...] = ()
         self.index_fault: str | None = None
+        self.is_unreadable = False
         self._disk = disk
         self._lineage = lineage
         self._cleaned_end_offset = cleaned_end_offset
@@ -95,13 +98,14 @@ class SegmentScrub:
         )
 
     def _run(self) -> Generator[int, None, None]:
-        file = self._disk.open(self._path)
+        file = PatientReads(self._disk.open(self._path))
         try:
             yield from self._look_through(file, self._entries())
         finally:
+            self.is_unreadable = bool(file.pages)
             file.close()
 
-    def _look_through(self, file: File, entries: Iterator[tuple[int, int]]) -> Generator[int, None, None]:
+    def _look_through(self, file: PatientReads, entries: Iterator[tuple[int, int]]) -> Generator[int, None, None]:
         continuity = self.new_continuity()
         position = weight = read = 0
         before: tuple[int, Offset] | None = None  # a batch behind a gap, and what might have come in its place
@@ -143,7 +147,9 @@ class SegmentScrub:
             self._on_index_fault(entry)
         yield read
 
-    def _batches(self, file: File, position: int, piece_bytes: int) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
+    def _batches(
+        self, file: PatientReads, position: int, piece_bytes: int
+    ) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
         """From `position` on. One whose length rotted is not read into memory up to the end of the segment."""
 
         return whole_batches(
@@ -154,7 +160,7 @@ class SegmentScrub:
             check_large=partial(self._check_large, file),
         )
 
-    def _check_large(self, file: File, position: int, header: BatchHeader) -> None:
+    def _check_large(self, file: PatientReads, position: int, header: BatchHeader) -> None:
         """Raises `BatchFaultError` if the index names a batch within this one, and it is there."""
         if self._indexed is None:
             self._indexed = array("q"), array("q")
@@ -173,7 +179,7 @@ class SegmentScrub:
     # Where a damage ends.
 
     def _note_damage(
-        self, file: File, start: int, next_offset: Offset, reason: str, continuity: Continuity
+        self, file: PatientReads, start: int, next_offset: Offset, reason: str, continuity: Continuity
     ) -> Generator[int, None, int]:
         """Returns where to go on."""
         end, end_offset = self.size_bytes, self._end_offset
@@ -186,13 +192,13 @@ class SegmentScrub:
                 end, end_offset = position, Offset(header.base_offset)
                 break
         continuity.next_offset = end_offset
-        self.damages = (
-            *self.damages,
-            Damage(start, end, next_offset, end_offset, reason, is_located=True),
-        )
+        damage = Damage(start, end, next_offset, end_offset, reason, is_located=True)
+        if file.is_unreadable(start, end):
+            damage = damage._replace(reason="the disk cannot read it", is_unreadable=True)
+        self.damages = (*self.damages, damage)
         return end
 
-    def _candidates(self, file: File, start: int) -> Iterator[int]:
+    def _candidates(self, file: PatientReads, start: int) -> Iterator[int]:
         """Where a batch may start that can be believed, in order."""
         position = start
         try:
@@ -207,7 +213,9 @@ class SegmentScrub:
             if start < indexed < self.size_bytes:
                 yield indexed
 
-    def _believed(self, file: File, position: int, next_offset: Offset, continuity: Continuity) -> BatchHeader | None:
+    def _believed(
+        self, file: PatientReads, position: int, next_offset: Offset, continuity: Continuity
+    ) -> BatchHeader | None:
         """The header of the batch at `position`, if it and the one behind it can be."""
         first: BatchHeader | None = None
         before, continuity.next_offset = continuity.next_offset, next_offset

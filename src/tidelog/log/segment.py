@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from struct import Struct
 
-from tidelog.base.errors import CorruptLogError
+from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Buffer, Disk, File
 from tidelog.log.batch_chain import BatchChain
@@ -331,7 +331,9 @@ class Segment:
             return None
         size_bytes = max(stop - start, 0)
         if is_recent:
-            return LogSlice(self.file, start, size_bytes, self._truncations, self.offset_at)
+            return LogSlice(
+                self.file, start, size_bytes, self._truncations, self.offset_at, on_unreadable=self._on_unreadable
+            )
         end = start + size_bytes
         chain = BatchChain(
             self.path,
@@ -341,7 +343,20 @@ class Segment:
             cleaned_end_offset=cleaned_end_offset,
             on_rotten=self._on_rotten,
         )
-        return LogSlice(self.file, start, size_bytes, self._truncations, self.offset_at, chain=chain)
+        return LogSlice(
+            self.file,
+            start,
+            size_bytes,
+            self._truncations,
+            self.offset_at,
+            chain=chain,
+            on_unreadable=self._on_unreadable,
+        )
+
+    def _on_unreadable(self, error: DiskError) -> None:
+        """The disk cannot read some place: nobody is served from here until it is located. On any thread."""
+        if not self.is_retired and all(one.is_located for one in self.damages):
+            self.damages = (Damage(0, self.size_bytes, self.base_offset, self.end_offset, str(error)),)
 
     def _on_rotten(self, position: int, start_offset: Offset | None, reason: str) -> None:
         """Whoever was served found something: nobody is served from there on until it is located. On any thread."""

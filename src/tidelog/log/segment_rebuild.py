@@ -4,7 +4,8 @@
                         │         ╎               │
     the new one     [ copied ][ fetched ][     copied      ]     its indexes are built as it is written
 
-A damage that nobody can repair stays in it as it is, so that another one in the same segment is repaired all the same.
+A damage that nobody can repair stays in it as it is, so that another one in the same segment is repaired all the same;
+but for what the disk cannot read.
 
 The new one takes the place of the old as that of a compaction does (compaction/cleaner_swap.py): a stop at any moment
 leaves one of the two. So nothing is overwritten before all that takes its place is known, whole, checked and synced;
@@ -33,6 +34,7 @@ from tidelog.log.files.leftovers import CLEANED_SUFFIX
 from tidelog.log.files.transaction_index import AbortedFile
 from tidelog.log.scrub import BATCH_WEIGHT, PIECE_BYTES, STEP_WEIGHT
 from tidelog.log.segment import Segment
+from tidelog.log.unreadable import PatientReads
 from tidelog.records import split_whole_batches
 from tidelog.records.batch import BatchHeader
 from tidelog.records.lineage import LeaderEpochLineage
@@ -130,7 +132,7 @@ class SegmentRebuild:
     def _copy(self, end: int) -> Generator[None, None, None]:
         if self._position >= end:
             return
-        file = self._disk.open(self._segment.path)
+        file = PatientReads(self._disk.open(self._segment.path))  # pieces reach beyond the end, into a damage
         try:
             weight, pieces = 0, []
             for position, header, window, at in whole_batches(
@@ -202,7 +204,7 @@ class SegmentRebuild:
             self._continuity.next_offset = damage.end_offset
             del self._damages[0]
             return False
-        file = self._disk.open(self._segment.path)
+        file = PatientReads(self._disk.open(self._segment.path))
         try:
             data = file.read_at(self._position, min(left, STEP_WEIGHT))
         finally:

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from struct import Struct
 
-from tidelog.base.errors import TidelogError
+from tidelog.base.errors import DiskError, TidelogError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Buffer, File
 from tidelog.log.batch_chain import BatchChain
 from tidelog.log.lookup import read_place
+from tidelog.log.unreadable import is_unreadable
+
+OnUnreadable = Callable[[DiskError], object]
 
 PIECE_SIZE_BYTES_MAX = 1024 * 1024
 
@@ -33,7 +36,16 @@ class LogSlice:
     segment may meanwhile be closed, or deleted by retention: the slice reads on. Only truncation spoils it.
     """
 
-    __slots__ = ("_chain", "_end_of_offsets", "_file", "_truncations", "_truncations_seen", "position", "size_bytes")
+    __slots__ = (
+        "_chain",
+        "_end_of_offsets",
+        "_file",
+        "_on_unreadable",
+        "_truncations",
+        "_truncations_seen",
+        "position",
+        "size_bytes",
+    )
 
     def __init__(
         self,
@@ -44,6 +56,7 @@ class LogSlice:
         end_of_offsets: Callable[[int], Offset],
         *,
         chain: BatchChain | None = None,
+        on_unreadable: OnUnreadable | None = None,
     ) -> None:
         """Made by a segment.
 
@@ -54,6 +67,7 @@ class LogSlice:
             truncations: the segment's own list of the sizes to which it was truncated; it grows.
             end_of_offsets: tells, for a position where a batch ends, the offset that follows it.
             chain: looks at each header that is read; None where nothing can have rotted.
+            on_unreadable: told where the disk cannot read some place of it, on the thread that reads.
         """
         self._file = file
         self.position = position
@@ -62,6 +76,7 @@ class LogSlice:
         self._truncations_seen = len(truncations)
         self._end_of_offsets = end_of_offsets
         self._chain = chain
+        self._on_unreadable = on_unreadable
 
     def __len__(self) -> int:
         return self.size_bytes
@@ -96,7 +111,11 @@ class LogSlice:
         size = min(size, self.size_bytes - position)
         if size <= 0:
             return b""
-        data = self._file.read_at(self.position + position, size)
+        try:
+            data = self._file.read_at(self.position + position, size)
+        except DiskError as error:
+            self._note_unreadable(error)
+            raise
         self._check_truncations()
         if self._chain is not None:
             self._chain.follow(data, self.position + position)
@@ -110,7 +129,11 @@ class LogSlice:
         size = min(size, self.size_bytes - position)
         if size <= 0:
             return b""
-        data = self._file.read_cached_at(self.position + position, size)
+        try:
+            data = self._file.read_cached_at(self.position + position, size)
+        except DiskError as error:
+            self._note_unreadable(error)
+            raise
         if data is not None:
             self._check(len(data), size)
             if self._chain is not None:
@@ -130,9 +153,21 @@ class LogSlice:
         """A part of this slice, of whole batches: the caller knows where they begin and end."""
         start = self.position + position
         chain = None if self._chain is None else self._chain.anew(start)
-        part = LogSlice(self._file, start, size_bytes, self._truncations, self._end_of_offsets, chain=chain)
+        part = LogSlice(
+            self._file,
+            start,
+            size_bytes,
+            self._truncations,
+            self._end_of_offsets,
+            chain=chain,
+            on_unreadable=self._on_unreadable,
+        )
         part._truncations_seen = self._truncations_seen
         return part
+
+    def _note_unreadable(self, error: DiskError) -> None:
+        if self._on_unreadable is not None and is_unreadable(error):
+            self._on_unreadable(error)
 
     def _check(self, read_size: int, size: int) -> None:
         self._check_truncations()

@@ -11,10 +11,12 @@ import pytest
 
 from support.fixtures.logs import NOW_MS, append, open_log
 from support.fixtures.memory_disk import MemoryDisk, MemoryFile
+from tidelog.base.errors import DiskError
 from tidelog.base.ids import Offset
-from tidelog.log import Log
+from tidelog.log import Log, unreadable
 from tidelog.log.scrub import CANDIDATES_PER_STEP, DAMAGES_MAX, PIECE_BYTES, SegmentScrub
 from tidelog.log.segment import Segment
+from tidelog.log.unreadable import PAGE_BYTES
 
 BATCHES, RECORDS = 60, 10
 INT64, INT32 = Struct(">q"), Struct(">i")
@@ -227,3 +229,34 @@ def test_a_length_that_rotted_has_no_segment_read_into_memory(monkeypatch: pytes
     assert damage.start_offset == 200
     assert damage.size_bytes < 4096 + 1024
     assert max(sizes) == PIECE_BYTES
+
+
+@pytest.mark.parametrize("interval", [0, 4096])
+@pytest.mark.parametrize("index", [0, 20, 35, BATCHES - 1])
+def test_what_the_disk_cannot_read_is_a_damage(interval: int, index: int) -> None:
+    disk = MemoryDisk()
+    log = make_log(disk, interval=interval)
+    segment = log.segments.first
+    starts = [*positions(segment), segment.size_bytes]
+    contents = disk.files[segment.path]
+    contents.bad_pages = {starts[index] // 512}
+    found = scrub(disk, log)
+    assert found.is_unreadable
+    (damage,) = found.damages
+    assert damage.is_unreadable
+    assert damage.reason == "the disk cannot read it"
+    assert damage.position <= starts[index]
+    assert damage.end_position >= starts[index + 1]
+    assert damage.size_bytes <= 3 * PAGE_BYTES + 2 * interval
+    contents.bad_pages = set()
+    again = scrub(disk, log)
+    assert (again.damages, again.is_unreadable) == ((), False)
+
+
+def test_a_disk_that_reads_nothing_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unreadable, "PAGES_MAX", 3)
+    disk = MemoryDisk()
+    log = make_log(disk, batches=600)
+    disk.files[log.segments.first.path].bad_pages = set(range(1000))
+    with pytest.raises(DiskError, match="cannot read"):
+        scrub(disk, log)

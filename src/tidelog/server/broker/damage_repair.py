@@ -182,7 +182,7 @@ class DamageRepair:
 
     async def _see_to_segment(self, partition: Partition, segment: Segment) -> None:
         is_known = segment.has_index_fault or bool(segment.damages)
-        if not is_known or not all(damage.is_located for damage in segment.damages):
+        if not is_known or any(not damage.is_located or damage.is_unreadable for damage in segment.damages):
             await self._locate(partition, segment)
         damages = tuple(one for one in segment.damages if one.end_offset > partition.log.log_start_offset)
         if not damages and not segment.has_index_fault:

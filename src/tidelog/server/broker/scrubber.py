@@ -119,6 +119,8 @@ class Scrubber:
             return
         finally:
             await self._executor.run(scrub.abandon)
+        if scrub.is_unreadable:
+            self._broker.failures.on_read_error(partition)
         if scrub.damages or scrub.index_fault:
             async with partition.log_lock:
                 if is_ours(self._broker, partition) and partition.log is log:

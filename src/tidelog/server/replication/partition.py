@@ -37,6 +37,7 @@ from tidelog.log import (
 )
 from tidelog.log.config import INT64_MAX
 from tidelog.log.damage import DamagedRecordsError
+from tidelog.log.unreadable import is_unreadable
 from tidelog.metadata.topic_names import INTERNAL_TOPICS
 from tidelog.records import as_sent, split_batches
 from tidelog.records.header import BATCH_OVERHEAD
@@ -496,7 +497,7 @@ class Partition:
         logger.error("%s cannot be read: %s", self.topic_partition, error)
         if isinstance(error, DiskError):
             self._host.on_read_error(self)
-        else:
+        if not isinstance(error, DiskError) or is_unreadable(error):
             self.suspect(offset)
             self._host.on_damage(self)
         return refusal(Code.KAFKA_STORAGE_ERROR, str(error))

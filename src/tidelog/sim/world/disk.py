@@ -28,12 +28,14 @@ class Contents:
 
     Attributes:
         data: as it is read. To change it here is what rot does: the disk does not know.
+        bad_pages: those that the disk knows it cannot read any more, by number, until they are written anew.
     """
 
-    __slots__ = ("_old_pages", "_synced_size", "data")
+    __slots__ = ("_old_pages", "_synced_size", "bad_pages", "data")
 
     def __init__(self) -> None:
         self.data = bytearray()
+        self.bad_pages: set[int] = set()
         self._synced_size = 0
         self._old_pages: dict[int, bytes] = {}
 
@@ -72,6 +74,14 @@ class Contents:
         if position > len(self.data):
             self.data.extend(bytes(position - len(self.data)))
         self.data[position : position + len(piece)] = piece
+        if self.bad_pages:
+            self.bad_pages.difference_update(
+                range(position // PAGE_SIZE_BYTES, -(-(position + len(piece)) // PAGE_SIZE_BYTES))
+            )
+
+    def is_bad(self, start: int, stop: int) -> bool:
+        """Whether any page of [start, stop) cannot be read."""
+        return any(start < (page + 1) * PAGE_SIZE_BYTES and page * PAGE_SIZE_BYTES < stop for page in self.bad_pages)
 
     def truncate(self, size: int) -> None:
         """Cut, or extend with zeros."""
@@ -109,6 +119,8 @@ class SimulatedFile:
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
         self._disk.read_count += 1
         self._disk.admit_anything(self.path, "read")
+        if self._contents.is_bad(position, position + size):
+            raise DiskError(self.path, f"cannot read {size} bytes at {position}", errno=errno.EIO)
         return bytes(memoryview(self._contents.data)[position : position + size])
 
     def read_cached_at(self, position: int, size: int) -> Buffer | None:
