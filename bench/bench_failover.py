@@ -7,12 +7,15 @@ writes a record every 5 ms, and reads them, with the client's defaults (failover
 The victim leads the partition; in half of the rounds it is the active controller as well.
 
 python bench/bench_failover.py [--quick | --long] [--clients=NAME,NAME] [--rounds=N] [--without-kafka]
-                               [--leaders-only] [--logs=DIRECTORY] [--slow=MS]
+                               [--leaders-only] [--paused] [--logs=DIRECTORY] [--slow=MS]
 
 --clients: librdkafka, Java, franz-go, kafka-python, aiokafka, Tidelog; without it all.
 --rounds: kills of each kind for each client, at Tidelog.
 --without-kafka: no Kafka beside it.
 --leaders-only: the active controller is not killed.
+--paused: the leader is stopped (SIGSTOP) instead, and its connections stay open: only the end of its session, of two
+    seconds here, tells the others. A machine without power looks the same to them. Other clients than Tidelog's wait
+    for the answer of the silent leader, up to a minute.
 --logs: the clients say what they do; what those of slow rounds said is kept there, with what the nodes said.
 --slow: which rounds those are; without it those beyond the target.
 """
@@ -59,6 +62,12 @@ def option(name: str) -> str | None:
     return next((one.partition("=")[2] for one in sys.argv[1:] if one.startswith(f"--{name}=")), None)
 
 
+PAUSED = "--paused" in sys.argv[1:]
+SESSION_MS = 2_000
+if PAUSED:
+    REPLICATED |= {"broker.session.timeout.ms": str(SESSION_MS), "broker.heartbeat.interval.ms": "500"}
+SIGNAL, STRIKE = (signal.SIGSTOP, "SIGSTOP") if PAUSED else (signal.SIGKILL, "kill -9")
+
 OUR_ROUNDS = int(option("rounds") or (3 if QUICK else 100 if LONG else 20))
 PEER_ROUNDS = 1 if QUICK else 20 if LONG else 5
 WITHOUT_KAFKA = "--without-kafka" in sys.argv[1:]
@@ -66,6 +75,8 @@ LEADERS_ONLY = "--leaders-only" in sys.argv[1:]
 LOGS = option("logs")
 OUR_MS_MAX = 150
 STOCK_MS_MAX = 600
+NOTICED_MS_MAX = 1_000
+"""Beyond a session: a heartbeat may have come just before, and a client asks twice a second who leads."""
 OF_CONTROLLER_MS_MAX = 2_500
 ISR_SECONDS_MAX = 120.0
 
@@ -135,7 +146,8 @@ def play(cluster: Cluster, name: str, failover: Failover, *, of_controller: bool
         admin.create_topics([NewTopic(name, replica_assignments={0: ids})])
     victim = cluster.nodes[ids[0]]
     wait_until(lambda: _in_sync(cluster, name) == SIZE, "all are in sync", seconds=ISR_SECONDS_MAX)
-    waited_ms = failover(cluster, name, lambda: os.kill(victim.pid, signal.SIGKILL))
+    waited_ms = failover(cluster, name, lambda: os.kill(victim.pid, SIGNAL))
+    os.kill(victim.pid, signal.SIGKILL)
     victim.close()
     victim.start()
     wait_until(lambda: _in_sync(cluster, name) == SIZE, "all are in sync again", seconds=ISR_SECONDS_MAX)
@@ -178,6 +190,8 @@ def quantile(values: list[float], share: float) -> float:
 
 
 def limit_ms(client: Client) -> int:
+    if PAUSED:
+        return SESSION_MS + NOTICED_MS_MAX
     return OUR_MS_MAX if client is TIDELOG else STOCK_MS_MAX
 
 
@@ -192,7 +206,7 @@ def measure(clients: list[Client], directory: Path, node: Cluster, peer: Cluster
             ours = waits_ms(node, client.name, failover, OUR_ROUNDS, of_controller=of_controller)
             p99_ms_max = OF_CONTROLLER_MS_MAX if of_controller else limit_ms(client)
             for number, what in enumerate(("acknowledged write", "record read")):
-                name = f"kill -9 of a {whose}, to the next {what}, {client.name}"
+                name = f"{STRIKE} of a {whose}, to the next {what}, {client.name}"
                 _tell(name, ours[number], p99_ms_max, None if theirs is None else theirs[number])
 
 

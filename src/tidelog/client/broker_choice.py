@@ -25,6 +25,8 @@ from tidelog.net.pool import ConnectionPool
 
 PATIENCE_MS_MIN = 1_000
 """After that another broker is asked as well; twice as long for each that was asked in vain."""
+SILENT_SECONDS = 0.5
+"""So often a client asks who leads while one that it asked is silent for longer than that patience."""
 BEHIND_SECONDS = 10.0
 """So long a broker that was behind what this client has seen is asked after the others."""
 

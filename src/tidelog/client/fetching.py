@@ -6,13 +6,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from tidelog.base.errors import ClientClosedError, InvariantBrokenError, NetworkError, TidelogError, TimedOutError
 from tidelog.base.ids import BrokerId
 from tidelog.base.ports import Clock
+from tidelog.client.broker_choice import PATIENCE_MS_MIN, SILENT_SECONDS
 from tidelog.client.cluster import Cluster, is_retriable
 from tidelog.client.core.deliveries import Deliveries
 from tidelog.client.core.fetch_messages import (
@@ -37,6 +38,20 @@ from tidelog.wire.messages.api_02_list_offsets import ListOffsetsResponse
 from tidelog.wire.messages.api_23_offset_for_leader_epoch import OffsetForLeaderEpochResponse
 
 logger = logging.getLogger("tidelog.client")
+
+
+@dataclass(slots=True)
+class _Question:
+    """A request that is under way.
+
+    Attributes:
+        expected: when its answer is due at the latest, by the loop's time, if the broker is well.
+    """
+
+    broker_id: BrokerId
+    requested: RequestsByPartition
+    expected: float
+
 
 _REQUEST_CLASSES = ("fetch-1", "fetch-2", "fetch-3", "fetch-4")
 """Connections for fetches to one broker: while one waits at the end of some partitions, others can be read."""
@@ -77,7 +92,8 @@ class Fetching:
             preferred_ms=config.metadata_max_age_ms,
         )
         self._busy_classes: set[tuple[BrokerId, str]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], _Question] = {}
+        self._silence_timer: asyncio.TimerHandle | None = None
         self._update = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._is_pumping = False
@@ -131,6 +147,8 @@ class Fetching:
         self.is_closed = True
         if self._timer is not None:
             self._timer.cancel()
+        if self._silence_timer is not None:
+            self._silence_timer.cancel()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -154,15 +172,15 @@ class Fetching:
         now_ms = self._clock.now_ms()
         plan = self._subscription.plan(now_ms)
         for broker_id, requested in plan.look_ups.items():
-            self._start(requested, partial(self._look_up, broker_id, requested))
+            self._start(broker_id, requested, partial(self._look_up, broker_id, requested))
         for broker_id, requested in plan.validations.items():
-            self._start(requested, partial(self._validate, broker_id, requested))
+            self._start(broker_id, requested, partial(self._validate, broker_id, requested))
         for broker_id, wanted in plan.fetches.items():
             request_class = next((one for one in _REQUEST_CLASSES if (broker_id, one) not in self._busy_classes), None)
             if request_class is not None:
                 self._busy_classes.add((broker_id, request_class))
                 requested = self._subscription.start_fetches(wanted)
-                self._start(requested, partial(self._fetch, broker_id, request_class, requested))
+                self._start(broker_id, requested, partial(self._fetch, broker_id, request_class, requested))
         if plan.needs_metadata:
             self._cluster.refresh_soon()
         self._report_resets()
@@ -222,13 +240,40 @@ class Fetching:
         self.pump_soon()
 
     # To ask.
-    def _start(self, requested: RequestsByPartition, send_request: Callable[[], Awaitable[set[str]]]) -> None:
-        task = asyncio.get_running_loop().create_task(self._run_request(requested, send_request))
-        self._tasks.add(task)
+    def _start(
+        self, broker_id: BrokerId, requested: RequestsByPartition, send_request: Callable[[], Awaitable[set[str]]]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._run_request(requested, send_request))
+        expected = loop.time() + (self._config.fetch_max_wait_ms + PATIENCE_MS_MIN) / 1000
+        self._tasks[task] = _Question(broker_id, requested, expected)
         task.add_done_callback(self._on_task_done)
+        self._watch_silence()
+
+    def _watch_silence(self) -> None:
+        if self._silence_timer is None and self._tasks and not self.is_closed:
+            self._silence_timer = asyncio.get_running_loop().call_later(SILENT_SECONDS, self._on_silence)
+
+    def _on_silence(self) -> None:
+        """A broker that has not answered for a while may lead no more: ask who does.
+
+        A new leader epoch has its readers turn to it, whatever is under way. A replica nearby that is silent has no
+        epoch: once the cluster does not show it any more, the leader is asked. A late answer is dropped.
+        """
+        self._silence_timer = None
+        now, known = asyncio.get_running_loop().time(), self._cluster.metadata.brokers
+        silent = [one for one in self._tasks.values() if one.expected <= now]
+        for one in silent:
+            if one.broker_id not in known and one.requested:
+                on_no_answer(one.requested.values(), self._clock.now_ms())
+                one.requested = {}
+                self.pump_soon()
+        if silent:
+            self._cluster.refresh_soon()
+        self._watch_silence()
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        del self._tasks[task]
         if not task.cancelled() and task.exception() is not None:
             logger.error("%s: a request failed unexpectedly", self._config.client_id, exc_info=task.exception())
         self.pump_soon()

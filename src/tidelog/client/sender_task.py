@@ -19,7 +19,7 @@ from tidelog.base.errors import (
     refusal,
 )
 from tidelog.base.ids import BrokerId, TopicId, TopicPartition
-from tidelog.client.broker_choice import PATIENCE_MS_MIN
+from tidelog.client.broker_choice import PATIENCE_MS_MIN, SILENT_SECONDS
 from tidelog.client.cluster import Cluster, World, is_retriable
 from tidelog.client.core.accumulator import Accumulator, PendingBatch
 from tidelog.client.core.metadata_cache import MetadataChanges
@@ -403,7 +403,7 @@ class SenderTask:
     # Silence.
     def _watch_silence(self) -> None:
         if self._silence_timer is None and self._unanswered and not self.appender.is_closed:
-            self._silence_timer = asyncio.get_running_loop().call_later(PATIENCE_MS_MIN / 1000, self._on_silence)
+            self._silence_timer = asyncio.get_running_loop().call_later(SILENT_SECONDS, self._on_silence)
 
     def _on_silence(self) -> None:
         """A broker that has not answered for a while may lead no more: ask who does, and turn to them.
@@ -412,14 +412,20 @@ class SenderTask:
         for. Java's producer and librdkafka wait for it until `request.timeout.ms` is over.
         """
         self._silence_timer = None
-        before = asyncio.get_running_loop().time() - PATIENCE_MS_MIN / 1000
-        silent = [(future, send) for future, (send, since) in self._unanswered.items() if since <= before]
-        if silent and self._settings.idempotent:
-            for future, send in silent:
-                if any(self._is_led_elsewhere(batch, send.broker_id) for batch in send.batches):
-                    future.cancel()
+        if self._give_up_silent():
             self._cluster.refresh_soon()
         self._watch_silence()
+
+    def _give_up_silent(self) -> bool:
+        """Wait no longer for those who are silent and lead no more. Returns whether anybody was silent."""
+        if not self._settings.idempotent:
+            return False
+        before = asyncio.get_running_loop().time() - PATIENCE_MS_MIN / 1000
+        silent = [(future, send) for future, (send, since) in self._unanswered.items() if since <= before]
+        for future, send in silent:
+            if any(self._is_led_elsewhere(batch, send.broker_id) for batch in send.batches):
+                future.cancel()
+        return bool(silent)
 
     def _is_led_elsewhere(self, batch: PendingBatch, broker_id: BrokerId) -> bool:
         view = self._cluster.metadata.partition(batch.topic_partition)
@@ -493,6 +499,8 @@ class SenderTask:
         with self._lock:
             self.appender.forget_routes(changes.topics | {partition.topic for partition in changes.leaders})
             self._sender.on_topics_changed(changes.topics)
+        if changes.leaders:
+            self._give_up_silent()
         self.pump()
 
     def _check_topic(self, topic: str) -> None:
