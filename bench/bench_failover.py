@@ -7,12 +7,14 @@ writes a record every 5 ms, and reads them, with the client's defaults (failover
 The victim leads the partition; in half of the rounds it is the active controller as well.
 
 python bench/bench_failover.py [--quick | --long] [--clients=NAME,NAME] [--rounds=N] [--without-kafka]
-                               [--leaders-only] [--paused] [--logs=DIRECTORY] [--slow=MS]
+                               [--leaders-only] [--group=PROTOCOL] [--paused] [--logs=DIRECTORY] [--slow=MS]
 
 --clients: librdkafka, Java, franz-go, kafka-python, aiokafka, Tidelog; without it all.
 --rounds: kills of each kind for each client, at Tidelog.
 --without-kafka: no Kafka beside it.
 --leaders-only: the active controller is not killed.
+--group: readers are members of a group of this protocol, classic or consumer; those clients that speak it. In one
+    round of three the victim is its coordinator as well.
 --paused: the leader is stopped (SIGSTOP) instead, and its connections stay open: only the end of its session, of two
     seconds here, tells the others. A machine without power looks the same to them. Other clients than Tidelog's wait
     for the answer of the silent leader, up to a minute.
@@ -62,6 +64,7 @@ def option(name: str) -> str | None:
     return next((one.partition("=")[2] for one in sys.argv[1:] if one.startswith(f"--{name}=")), None)
 
 
+GROUP_PROTOCOL = option("group")
 PAUSED = "--paused" in sys.argv[1:]
 SESSION_MS = 2_000
 if PAUSED:
@@ -115,6 +118,8 @@ def failover_of(client: Client, directory: Path) -> Failover:
 
     def failover(cluster: Cluster, topic: str, strike: Callable[[], None]) -> tuple[float, float]:
         arguments = [cluster.bootstrap, topic, *(["--debug"] if LOGS else ())]
+        if GROUP_PROTOCOL is not None:
+            arguments.append(f"--group={GROUP_PROTOCOL}")
         with Program([*command, *arguments], log_path) as program:
             waits_ms = program.waits_ms(strike, client.warm_seconds)
         if LOGS and max(waits_ms) > float(option("slow") or limit_ms(client)):
@@ -206,7 +211,8 @@ def measure(clients: list[Client], directory: Path, node: Cluster, peer: Cluster
             ours = waits_ms(node, client.name, failover, OUR_ROUNDS, of_controller=of_controller)
             p99_ms_max = OF_CONTROLLER_MS_MAX if of_controller else limit_ms(client)
             for number, what in enumerate(("acknowledged write", "record read")):
-                name = f"{STRIKE} of a {whose}, to the next {what}, {client.name}"
+                how = "" if GROUP_PROTOCOL is None else f" in a group of the {GROUP_PROTOCOL} protocol"
+                name = f"{STRIKE} of a {whose}, to the next {what}, {client.name}{how}"
                 _tell(name, ours[number], p99_ms_max, None if theirs is None else theirs[number])
 
 
@@ -226,6 +232,8 @@ def wanted_clients() -> list[Client]:
     """Those that were asked for and can run here; why others cannot is said."""
     names = option("clients")
     wanted = [one for one in CLIENTS if names is None or one.name.lower() in names.lower().split(",")]
+    if GROUP_PROTOCOL is not None:
+        wanted = [one for one in wanted if GROUP_PROTOCOL in one.protocols]
     missing = {one.name: why for one in wanted if (why := one.missing()) is not None}
     for name, why in missing.items():
         say(f"{name} is left out: {why}")

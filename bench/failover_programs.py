@@ -49,12 +49,14 @@ class Client:
         build: its command, made in a directory, which its arguments follow; whether it is to say what it does is the
             second argument.
         warm_seconds: how long it runs before the strike.
+        protocols: of groups that it speaks.
     """
 
     name: str
     missing: Callable[[], str | None]
     build: Callable[[Path, bool], list[str]]
     warm_seconds: float = 1.0
+    protocols: tuple[str, ...] = ("classic",)
 
 
 class Program:
@@ -132,11 +134,14 @@ class Program:
         )
 
 
-def _in_python(name: str, module: str, package: str, *options: str) -> Client:
+def _in_python(
+    name: str, module: str, package: str, *options: str, protocols: tuple[str, ...] = ("classic",)
+) -> Client:
     return Client(
         name,
         lambda: None if find_spec(package) else f"{package} is not installed: `make setup` installs it",
         lambda _, is_debugged: [sys.executable, str(HERE / f"{module}.py"), *options],
+        protocols=protocols,
     )
 
 
@@ -146,11 +151,14 @@ def _build_java(_: Path, is_debugged: bool) -> list[str]:
     return java_command([source.stem], flags=flags, classes=compiled(source))
 
 
-TIDELOG = _in_python("Tidelog", "with_tidelog", "tidelog")
+BOTH = ("classic", "consumer")
+TIDELOG = _in_python("Tidelog", "with_tidelog", "tidelog", protocols=BOTH)
 CLIENTS = (
-    _in_python("librdkafka", "with_librdkafka", "confluent_kafka"),
-    _in_python("librdkafka-connected-to-all", "with_librdkafka", "confluent_kafka", "--all-connections"),
-    Client("Java", missing_peers, _build_java),
+    _in_python("librdkafka", "with_librdkafka", "confluent_kafka", protocols=BOTH),
+    _in_python(
+        "librdkafka-connected-to-all", "with_librdkafka", "confluent_kafka", "--all-connections", protocols=BOTH
+    ),
+    Client("Java", missing_peers, _build_java, protocols=BOTH),
     Client(
         "franz-go",
         lambda: missing_go(HERE / "franz_go"),

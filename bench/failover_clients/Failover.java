@@ -4,6 +4,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -21,7 +22,12 @@ public final class Failover {
     public static void main(String[] arguments) throws InterruptedException {
         String bootstrap = arguments[0];
         String topic = arguments[1];
-        Thread reader = new Thread(() -> read(bootstrap, topic), "reader");
+        String protocol = Stream.of(arguments)
+                .filter(one -> one.startsWith("--group="))
+                .map(one -> one.substring("--group=".length()))
+                .findFirst()
+                .orElse(null);
+        Thread reader = new Thread(() -> read(bootstrap, topic, protocol), "reader");
         reader.setDaemon(true);
         reader.start();
         Properties properties = new Properties();
@@ -41,14 +47,21 @@ public final class Failover {
         }
     }
 
-    private static void read(String bootstrap, String topic) {
+    private static void read(String bootstrap, String topic, String protocol) {
         Properties properties = new Properties();
         properties.putAll(Map.of("bootstrap.servers", bootstrap, "client.id", "reader"));
+        if (protocol != null) {
+            properties.putAll(Map.of("group.id", topic, "group.protocol", protocol));
+        }
         TopicPartition partition = new TopicPartition(topic, 0);
         try (KafkaConsumer<String, String> consumer =
                 new KafkaConsumer<>(properties, new StringDeserializer(), new StringDeserializer())) {
-            consumer.assign(List.of(partition));
-            consumer.seekToEnd(List.of(partition));
+            if (protocol == null) {
+                consumer.assign(List.of(partition));
+                consumer.seekToEnd(List.of(partition));
+            } else {
+                consumer.subscribe(List.of(topic));
+            }
             while (true) {
                 for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofSeconds(1))) {
                     say("read", Long.parseLong(record.value().strip()));

@@ -1,10 +1,11 @@
 """What a client's program is told and says: a record every few milliseconds into one partition, and reads them again.
 
-    PROGRAM BOOTSTRAP TOPIC [--debug]
+    PROGRAM BOOTSTRAP TOPIC [--group=PROTOCOL] [--debug]
 
-It writes to partition 0 with acks=all, and reads that partition from its end on, both with the client's defaults. It
-says one line for each record that was acknowledged, and one for each that it was given. Both times are nanoseconds of
-the system's clock, so that programs in any language can be compared:
+It writes to partition 0 with acks=all, and reads that partition from its end on, both with the client's defaults; with
+`--group`, as the only member of a group of that protocol (classic or consumer), which is called as the topic. It says
+one line for each record that was acknowledged, and one for each that it was given. Both times are nanoseconds of the
+system's clock, so that programs in any language can be compared:
 
     acknowledged SENT_NS AT_NS
     read SENT_NS AT_NS
@@ -29,12 +30,14 @@ class Arguments(NamedTuple):
 
     bootstrap: str
     topic: str
+    group_protocol: str | None
     is_debugged: bool
 
 
 def arguments() -> Arguments:
     bootstrap, topic = (one for one in sys.argv[1:] if not one.startswith("--"))
-    return Arguments(bootstrap, topic, "--debug" in sys.argv)
+    protocol = next((one.partition("=")[2] for one in sys.argv if one.startswith("--group=")), None)
+    return Arguments(bootstrap, topic, protocol, "--debug" in sys.argv)
 
 
 def value_of(sent_ns: int) -> bytes:

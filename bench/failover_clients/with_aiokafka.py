@@ -13,10 +13,14 @@ from lines import EVERY_SECONDS, Arguments, arguments, say_acknowledged, say_rea
 
 
 async def read(given: Arguments) -> None:
-    async with AIOKafkaConsumer(bootstrap_servers=given.bootstrap, client_id="reader") as consumer:
-        partition = TopicPartition(given.topic, 0)
-        consumer.assign([partition])
-        await consumer.seek_to_end(partition)
+    topics, group_id = ((), None) if given.group_protocol is None else ((given.topic,), given.topic)
+    async with AIOKafkaConsumer(
+        *topics, bootstrap_servers=given.bootstrap, client_id="reader", group_id=group_id
+    ) as consumer:
+        if group_id is None:
+            partition = TopicPartition(given.topic, 0)
+            consumer.assign([partition])
+            await consumer.seek_to_end(partition)
         async for record in consumer:
             say_read(record.value)
 

@@ -12,10 +12,14 @@ from lines import EVERY_SECONDS, Arguments, arguments, say_acknowledged, say_rea
 
 
 def read(given: Arguments) -> None:
-    consumer = KafkaConsumer(bootstrap_servers=given.bootstrap.split(","), client_id="reader")
-    partition = TopicPartition(given.topic, 0)
-    consumer.assign([partition])
-    consumer.seek_to_end(partition)
+    bootstrap = given.bootstrap.split(",")
+    if given.group_protocol is None:
+        consumer = KafkaConsumer(bootstrap_servers=bootstrap, client_id="reader")
+        partition = TopicPartition(given.topic, 0)
+        consumer.assign([partition])
+        consumer.seek_to_end(partition)
+    else:
+        consumer = KafkaConsumer(given.topic, bootstrap_servers=bootstrap, client_id="reader", group_id=given.topic)
     for record in consumer:
         say_read(record.value)
 

@@ -14,8 +14,14 @@ DEBUG = {"debug": "broker,metadata,topic"}
 
 
 def read(given: Arguments, settings: dict[str, str]) -> None:
-    consumer = confluent_kafka.Consumer(settings | {"group.id": given.topic, "enable.auto.commit": "false"})
-    consumer.assign([confluent_kafka.TopicPartition(given.topic, 0, confluent_kafka.OFFSET_END)])
+    if given.group_protocol is None:
+        consumer = confluent_kafka.Consumer(settings | {"group.id": given.topic, "enable.auto.commit": "false"})
+        consumer.assign([confluent_kafka.TopicPartition(given.topic, 0, confluent_kafka.OFFSET_END)])
+    else:
+        consumer = confluent_kafka.Consumer(
+            settings | {"group.id": given.topic, "group.protocol": given.group_protocol}
+        )
+        consumer.subscribe([given.topic])
     while True:
         record = consumer.poll(1.0)
         if record is None:

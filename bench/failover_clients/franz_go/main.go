@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,7 +33,7 @@ func check(err error) {
 
 func options(id string) []kgo.Opt {
 	options := []kgo.Opt{kgo.SeedBrokers(strings.Split(os.Args[1], ",")...), kgo.ClientID(id)}
-	if len(os.Args) > 3 && os.Args[3] == "--debug" {
+	if slices.Contains(os.Args, "--debug") {
 		prefix := func() string { return time.Now().Format("15:04:05.000000 ") + id + " " }
 		options = append(options, kgo.WithLogger(kgo.BasicLogger(os.Stderr, kgo.LogLevelDebug, prefix)))
 	}
@@ -40,8 +41,11 @@ func options(id string) []kgo.Opt {
 }
 
 func read(topic string) {
-	from := map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtEnd()}}
-	client, err := kgo.NewClient(append(options("reader"), kgo.ConsumePartitions(from))...)
+	from := []kgo.Opt{kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtEnd()}})}
+	if slices.Contains(os.Args, "--group=classic") {
+		from = []kgo.Opt{kgo.ConsumerGroup(topic), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd())}
+	}
+	client, err := kgo.NewClient(append(options("reader"), from...)...)
 	check(err)
 	for {
 		client.PollFetches(context.Background()).EachRecord(func(record *kgo.Record) {
