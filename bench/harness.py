@@ -122,6 +122,15 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS_PER_SECOND
 
 
+def cpu_seconds_by_thread(pid: int) -> dict[int, float]:
+    """As `cpu_seconds`, of each thread that runs now."""
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        fields = (task / "stat").read_text().rpartition(")")[2].split()
+        found[int(task.name)] = (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS_PER_SECOND
+    return found
+
+
 def resident_bytes(pid: int) -> int:
     return _status_bytes(pid, "VmRSS")
 
