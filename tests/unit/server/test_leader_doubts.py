@@ -127,6 +127,26 @@ def test_a_leader_is_in_doubt_once_and_not_for_long(monkeypatch: pytest.MonkeyPa
     run(scenario, doubt_ms_max=10)
 
 
+def test_no_answer_waits_longer_than_the_setting_whatever_doubts_follow() -> None:
+    """Brokers may restart one after the other, or answer on one connection and hang up on another."""
+
+    async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
+        async def come_and_go() -> None:
+            while True:
+                doubts.on_answered(LEADER, LATER)
+                doubts.on_hung_up(LEADER)
+                await asyncio.sleep(0)
+
+        doubts.on_hung_up(LEADER)
+        coming_and_going = asyncio.ensure_future(come_and_go())
+        async with asyncio.timeout(10):
+            await doubts.settled(published.image, named)
+        assert doubts.brokers == {LEADER}
+        coming_and_going.cancel()
+
+    run(scenario, doubt_ms_max=20)
+
+
 def test_nobody_is_in_doubt_where_that_is_switched_off() -> None:
     async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
         doubts.on_hung_up(LEADER)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Set
+from contextlib import suppress
 from typing import Protocol
 
 from tidelog.base.ids import BrokerId
@@ -128,7 +129,16 @@ class LeaderDoubts:
         return bool(self._doubt_ms_max and leaders - {self._broker_id})
 
     async def settled(self, image: Callable[[], MetadataImage], named: LeadersNamed) -> None:
-        """Return once all leaders that an answer names have shown that they are there, or no doubt is left."""
+        """Return once all leaders that an answer names have shown that they are there, or no doubt is left.
+
+        That takes no longer than one doubt, however many leaders are doubted one after the other, or again.
+        """
+        if self._doubt_ms_max:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._doubt_ms_max / 1000):
+                    await self._wait_for_all(image, named)
+
+    async def _wait_for_all(self, image: Callable[[], MetadataImage], named: LeadersNamed) -> None:
         heard = {self._broker_id}
         while self._doubt_ms_max:
             leaders = named(image())
