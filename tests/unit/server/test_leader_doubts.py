@@ -37,16 +37,24 @@ class Probes:
     def __init__(self) -> None:
         self.hold_back: set[BrokerId] = set()
         self.under_way: dict[BrokerId, asyncio.Event] = {}
+        self.hangs_up = 0
+        self.gone: set[BrokerId] = set()
         self.asked: list[BrokerId] = []
 
     def on_published(self, image: MetadataImage) -> None:
         pass
 
     def probe(self, leader: BrokerId, told: OnProbed) -> asyncio.Task[None]:
+        is_gone = leader in self.gone or self.hangs_up > 0
+        self.hangs_up = max(self.hangs_up - 1, 0)
+
         async def ask(asked: float) -> None:
             if leader in self.hold_back:
                 await self.under_way.setdefault(leader, asyncio.Event()).wait()
-            told.on_answered(leader, asked)
+            if is_gone:
+                told.on_hung_up(leader)
+            else:
+                told.on_answered(leader, asked)
 
         self.asked.append(leader)
         return asyncio.ensure_future(ask(asyncio.get_running_loop().time()))
@@ -86,6 +94,7 @@ def test_nobody_waits_for_a_leader_that_is_there() -> None:
 
 def test_an_answer_waits_until_another_leads() -> None:
     async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
+        probes.gone.add(LEADER)
         doubts.on_hung_up(LEADER)
         waiting = asyncio.ensure_future(doubts.settled(published.image, named))
         doubts.on_published(published.image())
@@ -100,9 +109,11 @@ def test_an_answer_waits_until_another_leads() -> None:
 
 def test_an_answer_waits_until_the_leader_answers_again() -> None:
     async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
+        probes.gone.add(LEADER)
         doubts.on_hung_up(LEADER)
         waiting = asyncio.ensure_future(doubts.settled(published.image, named))
         assert await still_waits(waiting)
+        probes.gone.clear()
         doubts.on_answered(LEADER, LATER)
         await waiting
         assert (doubts.brokers, doubts.just_gone) == (set(), set())
@@ -112,6 +123,7 @@ def test_an_answer_waits_until_the_leader_answers_again() -> None:
 
 def test_a_leader_is_in_doubt_once_and_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
+        probes.gone.add(LEADER)
         doubts.on_hung_up(LEADER)
         await doubts.settled(published.image, named)
         assert published.leader == LEADER
@@ -125,6 +137,19 @@ def test_a_leader_is_in_doubt_once_and_not_for_long(monkeypatch: pytest.MonkeyPa
         assert doubts.brokers == {LEADER}
 
     run(scenario, doubt_ms_max=10)
+
+
+def test_one_that_hung_up_is_asked_again() -> None:
+    """Where it is not followed from here, nobody else asks it whether a connection alone broke."""
+
+    async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
+        probes.hangs_up = 1
+        async with asyncio.timeout(10):
+            await doubts.settled(published.image, named)
+        assert probes.asked == [LEADER, LEADER]
+        assert not doubts.brokers
+
+    run(scenario)
 
 
 def test_no_answer_waits_longer_than_the_setting_whatever_doubts_follow() -> None:
@@ -158,6 +183,7 @@ def test_nobody_is_in_doubt_where_that_is_switched_off() -> None:
 
 def test_whoever_waits_is_let_go_when_the_broker_stops() -> None:
     async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
+        probes.gone.add(LEADER)
         doubts.on_hung_up(LEADER)
         waiting = asyncio.ensure_future(doubts.settled(published.image, named))
         assert await still_waits(waiting)
@@ -209,6 +235,7 @@ def test_a_leader_that_does_not_answer_in_time_holds_up_one_answer() -> None:
         probes.under_way.clear()
         again = asyncio.ensure_future(doubts.settled(published.image, named))
         assert await still_waits(again)
+        probes.gone.add(LEADER)
         doubts.on_hung_up(LEADER)
         probes.under_way[LEADER].set()
         assert await still_waits(again)
@@ -265,6 +292,7 @@ def test_the_next_doubt_ends_with_news_that_are_equal_to_the_last_ones() -> None
     """A broker that comes back is registered before it may lead: as fenced as its end is told next time."""
 
     async def scenario(doubts: LeaderDoubts, published: Published, probes: Probes) -> None:
+        probes.gone.add(LEADER)
         doubts.on_hung_up(LEADER)
         published.brokers = {LEADER: "is fenced"}
         doubts.on_published(published.image())
@@ -288,6 +316,7 @@ def test_who_waits_looks_at_those_images_alone_that_tell_of_a_doubted_broker() -
             looks += 1
             return named(image)
 
+        probes.gone.add(LEADER)
         doubts.on_hung_up(LEADER)
         published.brokers = {LEADER: "is as before"}
         doubts.on_published(published.image())

@@ -9,9 +9,10 @@ processor. So an answer that names another broker as a leader waits until that o
 after the request came. That takes a fraction of a millisecond, and thousands who ask share it.
 
 If the connection is closed instead, or its port refuses, the leader is in doubt. Within some tens of milliseconds the
-controller finds out whether the process is gone, and another leads; or the leader answers on a new connection. The
-answer waits for this news, and then for the new leader: one that has not heard of its election yet would send clients
-away. So the question bears the token of the published metadata, and is answered by who has published it as well.
+controller finds out whether the process is gone, and another leads; or the leader answers on a new connection, on which
+it is asked once more. The answer waits for this news, and then for the new leader: one that has not heard of its
+election yet would send clients away. So the question bears the token of the published metadata, and is answered by who
+has published it as well.
 
 A leader is in doubt once, until it has answered again: one that stays out of reach holds nobody up any more. Neither
 does one that is there and does not answer in time.
@@ -142,7 +143,10 @@ class LeaderDoubts:
         heard = {self._broker_id}
         while self._doubt_ms_max:
             leaders = named(image())
-            if leaders & self._doubted.keys():
+            doubted = leaders & self._doubted.keys()
+            if doubted:
+                for leader in sorted(doubted):
+                    self._probes.probe(leader, self)  # a connection alone may have broken
                 await self._news.wait()
             elif leaders <= heard:
                 return
