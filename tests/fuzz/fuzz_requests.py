@@ -97,8 +97,13 @@ def damaged(rng: random.Random, frames: list[bytes]) -> bytes:
     frame = bytearray(rng.choice(frames))
     for _ in range(rng.randrange(1, 5)):
         if frame:
-            rng.choice(_MUTATIONS)(rng, frame, frames)
+            damage(rng, frame, frames)
     return bytes(frame[:FRAME_SIZE_BYTES_MAX])
+
+
+def damage(rng: random.Random, frame: bytearray, frames: list[bytes]) -> None:
+    """Damage a frame that is not empty in one place."""
+    rng.choice(_MUTATIONS)(rng, frame, frames)
 
 
 def read_request(frame: memoryview) -> bool:

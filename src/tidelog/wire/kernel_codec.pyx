@@ -437,8 +437,8 @@ cdef int _read_tags(Reader *r, _Struct layout, PyObject *owner) except -1:
                 target = _slot_of(owner, field.offset)
                 default = target[0]
                 target[0] = NULL
+                Py_XDECREF(default)  # now: to read may raise
                 is_read = _read_value(r, field, target, field.is_nullable, 0)
-                Py_XDECREF(default)
                 if not is_read or r.position != stop:
                     return 0
                 break

@@ -15,10 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzz import fuzz_codecs
 from support.clients.wire_samples import ALL_MESSAGES, messages, sample
 from support.fixtures.codec_twins import (
     GuardedMemory,
     agreed,
+    agreed_pieces,
     generated_code,
     read_by_the_kernel,
     written_by_the_kernel,
@@ -55,21 +57,6 @@ pytestmark = pytest.mark.skipif(CompiledCodec is None, reason="no compiled codec
 SIZE_BYTES_MAX = 1 << 20
 MEMORY = GuardedMemory(SIZE_BYTES_MAX)
 DAMAGES = (b"", b"\0", b"\1", b"\x7f", b"\x80", b"\xff", b"\x80\x80", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x10")
-
-
-def written(each: Any, version: int) -> Any:
-    """The pieces, or the class and the text of the error."""
-    try:
-        return [b"".join([piece]) for piece in encode_pieces(each, version) if len(piece)]  # type: ignore[list-item]
-    except (ValueError, TypeError, KafkaError) as error:
-        return type(error), str(error)
-
-
-def agreed_pieces(each: Any, version: int) -> Any:
-    found = written(each, version)
-    with generated_code():
-        assert written(each, version) == found
-    return found
 
 
 def damaged(rng: random.Random, raw: bytes) -> bytes:
@@ -109,6 +96,27 @@ def test_nothing_is_kept_of_what_was_read_written_or_refused() -> None:
     for _ in range(4):
         after = blocks_after_a_round()
     assert after - before < len(encoded)  # a leak of one in each would be four times that
+
+
+def test_text_that_is_not_utf_8_leaves_no_default_behind() -> None:
+    """It ends the reading of a tagged field whose default is a list of its own."""
+    assert CompiledCodec is not None
+    raw = memoryview(encode(Oddities(names=["text"]), 1).replace(b"text", b"t\xffxt"))
+    codec = CompiledCodec(layout_of(Oddities), 1)
+
+    def blocks_after(count: int) -> int:
+        for _ in range(count):
+            assert codec.decode(raw, 0, 1 << 18, False) is None
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    before = blocks_after(100)
+    assert blocks_after(1_000) - before < 500
+
+
+def test_both_codecs_agree_for_a_moment() -> None:
+    """The fuzzer of codecs; `make fuzz` runs it longer."""
+    assert fuzz_codecs.main(2.0, seed=20_261_130) > 50
 
 
 def test_damaged_messages_are_read_or_refused_alike() -> None:
@@ -157,6 +165,7 @@ class Oddities:
     newer: int = field(int32, versions="2+", default=7)
     tags: list[int] = field(array(int32), versions="1+", tag=3, default_factory=list, ignorable=True)
     truth: bool = field(boolean, versions="1+", tag=1, default=True, ignorable=True)
+    names: list[str] = field(array(string), versions="1+", tag=5, default_factory=list, ignorable=True)
 
 
 class Number(IntEnum):
