@@ -92,7 +92,8 @@ def decode(
     everything else is copied out.
 
     Args:
-        elements_max: of a request, how many elements of arrays and tagged fields are read.
+        elements_max: of a request, how many elements of arrays and tagged fields are read; long strings count as
+            several (`TEXT_ELEMENT_BYTES`).
 
     Raises:
         MalformedMessageError: the bytes are not such a message; names the field and the position. Nothing larger than
@@ -118,7 +119,7 @@ def decode(
             message, position = decoder(data, position, end, elements_max)
     except TooManyElementsError as error:
         path = _paths(error, decoder, layout)[0][-1]
-        reason = f"{path}: the request lists more than {elements_max} values"
+        reason = f"{path}: the request lists more than {elements_max} values, or as much text"
         raise TooManyElementsError(f"{layout.name} v{version}: {reason}") from None
     except (MalformedMessageError, struct.error, IndexError) as error:
         raise _malformed(layout, version, error, decoder, end) from None

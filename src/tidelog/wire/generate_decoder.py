@@ -205,6 +205,11 @@ class DecoderSource:
             if wire_type.kind == "string" and self._flexible and self._counts_elements:
                 too_long = f"f'its {{{n}}} bytes are more than a string may have, {primitives.STRING_SIZE_BYTES_MAX}'"
                 self._add(f"if {n} > {primitives.STRING_SIZE_BYTES_MAX}: raise Malformed({too_long})", path)
+            if wire_type.kind == "string" and self._counts_elements:
+                self._add(f"if {n} >= {primitives.TEXT_ELEMENT_BYTES}:")
+                self.source.depth += 1
+                self._count(f"{n} // {primitives.TEXT_ELEMENT_BYTES}", path)
+                self.source.depth -= 1
             whole = f"data[p:{q}]"
             made = {"string": f"text({whole}, 'utf-8')", "bytes": f"bytes({whole})", "records": whole}[wire_type.kind]
             self._add(f"{target} = {made}; p = {q}", path)

@@ -67,6 +67,7 @@ cdef extern from *:
 
 cdef enum:
     STRING_SIZE_BYTES_MAX = 0x7FFF
+    TEXT_ELEMENT_BYTES = 512
     TAGGED_FIELDS_MAX = 32
     ON_STACK = 1024
     ELEMENTS_IN_A_TURN = 1024
@@ -343,6 +344,10 @@ cdef int _read_value(Reader *r, Field *field, PyObject **target, bint is_nullabl
     if kind == STRING:
         if size > STRING_SIZE_BYTES_MAX and r.is_flexible and r.counts:
             return 0
+        if size >= TEXT_ELEMENT_BYTES and r.counts:
+            r.left -= size // TEXT_ELEMENT_BYTES
+            if r.left < 0:
+                return 0
         made = PyUnicode_DecodeUTF8(<const char *>r.data + r.position, size, NULL)
     elif kind == BYTES:
         made = PyBytes_FromStringAndSize(<const char *>r.data + r.position, size)

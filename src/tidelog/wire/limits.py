@@ -18,8 +18,8 @@ ENVELOPE_BYTES_MAX = LISTED_BYTES_MAX + FEW_BYTES_MAX
 """Of a request that holds another one, and what there is to say about it."""
 
 ELEMENTS_MAX = 1 << 18
-"""Values in the arrays of one request, and its tagged fields: six bytes of it may become a kilobyte of objects here and
-in the answer. A fetch of 100,000 partitions takes less than half of it."""
+"""Values in the arrays of one request, its tagged fields, and each 512 bytes of a string: six bytes of it may become a
+kilobyte of objects here and in the answer. A fetch of 100,000 partitions takes less than half of it."""
 
 _OF_LITTLE = frozenset(
     {

@@ -182,7 +182,7 @@ def test_a_request_has_so_many_elements_and_no_more() -> None:
 def test_who_reads_less_at_once_says_how_much() -> None:
     raw = encode(MetadataRequest(topics=[MetadataRequestTopic(name=f"t{index}") for index in range(20)]), 13)
     assert len(decode(MetadataRequest, raw, 13, elements_max=20).topics or ()) == 20
-    with pytest.raises(TooManyElementsError, match=r"topics.*: the request lists more than 19 values"):
+    with pytest.raises(TooManyElementsError, match=r"topics.*: the request lists more than 19 values, or as much text"):
         decode(MetadataRequest, raw, 13, elements_max=19)
 
 
@@ -200,6 +200,18 @@ def test_few_tagged_fields_are_read_in_one_place(request_: object, count: int, i
     else:
         with pytest.raises(MalformedMessageError, match=f"{count} tagged fields; {TAGGED_FIELDS_MAX} are the most"):
             decode(cls, raw, 13)
+
+
+@pytest.mark.parametrize("letter", [b"a", b"\xff"])
+def test_long_strings_count_as_several(letter: bytes) -> None:
+    """A megabyte that is not UTF-8 takes five milliseconds, and eight may come in a request."""
+    name = (10_240).to_bytes(2) + letter * 10_240
+    raw = (100).to_bytes(4) + name * 100 + b"\0\0\0"
+    with pytest.raises(TooManyElementsError, match="or as much text"):
+        decode(MetadataRequest, raw, 8, elements_max=1_024)
+    assert len(decode(MetadataRequest, raw, 8, elements_max=100 + 100 * 20).topics or ()) == 100
+    with pytest.raises(TooManyElementsError):
+        decode(MetadataRequest, raw, 8, elements_max=100 + 100 * 20 - 1)
 
 
 def test_numbers_in_arrays_are_elements_too() -> None:

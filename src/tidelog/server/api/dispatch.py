@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from tidelog.server.transport.server_connection import Answer, ServerConnection
 
 ELEMENTS_AT_ONCE_MAX = 1_024
-"""Of a request that is read on the event loop, in a millisecond. A longer one is read on another thread."""
+"""Of a request that is read on the event loop, in a millisecond; where it is text, half a megabyte in three. A longer
+one is read on another thread."""
 
 LIBRDKAFKA_ALL_TOPICS = frozenset(bytes(4) + bytes((create, describe, 0)) for create in (0, 1) for describe in (0, 1))
 """How librdkafka asks a flexible Metadata for all topics: its null array takes four bytes, of which three are too many.
