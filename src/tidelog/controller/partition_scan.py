@@ -160,7 +160,7 @@ class PartitionScans:
                 scan.on_broker_changed()
 
     def _known(self) -> Iterator[PartitionScan]:
-        for known in self._scans:
+        for known in tuple(self._scans):  # one that ends meanwhile leaves the list
             scan = known()
             if scan is not None:
                 yield scan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from uuid import UUID
 
 import pytest
@@ -114,3 +115,24 @@ def test_a_pass_that_nobody_keeps_is_told_nothing() -> None:
     state = State()
     state.scans.pass_over(None)
     assert not len(state.scans._scans)
+
+
+def test_a_pass_that_is_collected_meanwhile_takes_no_other_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The collector may come whenever anything is made: while a pass is told, too."""
+    state = State()
+    kept = [state.scans.pass_over(None) for _ in range(3)]
+    for scan in kept:
+        state.seen_by(scan)
+    left = kept.pop(0)
+    vars(left)["itself"] = left
+    del left, scan
+    tell = PartitionScan.on_changed
+
+    def tell_and_collect(scan: PartitionScan, topic_id: TopicId, index: PartitionIndex) -> None:
+        tell(scan, topic_id, index)
+        if scan is kept[0]:
+            gc.collect()
+
+    monkeypatch.setattr(PartitionScan, "on_changed", tell_and_collect)
+    state.change(0)
+    assert [state.seen_by(scan) for scan in kept] == [[0], [0]]
