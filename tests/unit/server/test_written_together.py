@@ -83,3 +83,23 @@ def test_who_gives_up_takes_nobody_along() -> None:
 
     asyncio.run(story())
     assert 2 in [number for batch in written for number in batch]
+
+
+def test_what_nobody_waits_for_any_more_is_not_written_later() -> None:
+    """It says what is to be in a file, which may say something newer by then."""
+    written: list[list[int]] = []
+
+    def write(items: Iterable[int]) -> None:
+        written.append(list(items))
+
+    async def story() -> None:
+        together = WrittenTogether(write, SlowExecutor())
+        given_up = [asyncio.create_task(together.write(number)) for number in range(3)]
+        await asyncio.sleep(0)
+        for task in given_up:
+            task.cancel()
+        await asyncio.wait(given_up)
+        await together.write(3)
+
+    asyncio.run(story())
+    assert written == [[0], [3]]

@@ -31,12 +31,20 @@ class WrittenTogether(Generic[T]):
         self._waiting: list[_Waiting[T]] = []
 
     async def write(self, item: T) -> None:
-        """Return once it is written, with whatever came while the last write was under way. Raises DiskError."""
+        """Return once it is written, with whatever came while the last write was under way. Raises DiskError.
+
+        Cancelled, it may have been written, and is not from then on: what it says may be out of date.
+        """
         mine = _Waiting(item)
         self._waiting.append(mine)
-        async with self._lock:
-            if not mine.is_done:
-                await self._write_all()
+        try:
+            async with self._lock:
+                if not mine.is_done:
+                    await self._write_all()
+        except asyncio.CancelledError:
+            if mine in self._waiting:
+                self._waiting.remove(mine)
+            raise
         if mine.error is not None:
             raise mine.error
 
@@ -48,7 +56,7 @@ class WrittenTogether(Generic[T]):
         except DiskError as refused:
             error = refused
         except asyncio.CancelledError:
-            self._waiting = [*batch, *self._waiting]  # the next one writes them, perhaps once more
+            self._waiting = [*batch, *self._waiting]  # the next one writes the others, perhaps once more
             raise
         for each in batch:
             each.is_done, each.error = True, error
