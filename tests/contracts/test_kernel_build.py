@@ -47,6 +47,23 @@ def test_so_was_the_codec() -> None:
 
 
 @with_a_compiler
+@pytest.mark.parametrize("package", ["records", "wire"])
+def test_one_that_cannot_be_loaded_is_told_of(tmp_path: Path, package: str) -> None:
+    """As one that needs a newer C library, or a name that is gone: what serves instead is many times as slow."""
+    shutil.copytree(SOURCES.parent, tmp_path / "tidelog", ignore=shutil.ignore_patterns("__pycache__"))
+    for twin in (tmp_path / "tidelog" / package).glob("*.so"):
+        twin.write_bytes(b"no library")
+    environment = {key: value for key, value in os.environ.items() if key != "TIDELOG_PURE"}
+    environment["PYTHONPATH"] = str(tmp_path)
+    program = "from tidelog import records, wire; from tidelog.wire._choose import CompiledCodec; "
+    program += "print(records.KERNEL_IS_COMPILED, CompiledCodec is not None)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split() == [str(package != "records"), str(package != "wire")]
+    what = {"records": "kernel", "wire": "codec"}[package]
+    assert f"RuntimeWarning: the compiled {what} cannot be loaded (" in done.stderr
+
+
+@with_a_compiler
 @pytest.mark.parametrize("name", ["kernel.py", "kernel_keys.pxd"])
 def test_one_that_was_built_from_another_source_does_not_serve(tmp_path: Path, name: str) -> None:
     package = tmp_path / "tidelog"

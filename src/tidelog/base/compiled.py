@@ -14,10 +14,12 @@ from importlib import import_module
 from types import ModuleType
 from warnings import warn
 
+REMEDY = "install tidelog again, or run make setup in a checkout"
 STALE = (
-    "the compiled {} was built from another source than the one beside it, so the interpreted one serves, and {}:"
-    " install tidelog again, or run make setup in a checkout"
+    "the compiled {} was built from another source than the one beside it, so the interpreted one serves, and {}: "
+    + REMEDY
 )
+BROKEN = "the compiled {} cannot be loaded ({}), so the interpreted one serves, and {}: " + REMEDY
 
 
 def compiled_twins(package: str, directory: str, names: tuple[str, ...], what: str, loss: str) -> list[ModuleType]:
@@ -32,13 +34,15 @@ def compiled_twins(package: str, directory: str, names: tuple[str, ...], what: s
     """
     if os.environ.get("TIDELOG_PURE"):
         return []
+    wanted = [f"{package}._{name}_c" for name in names]
     try:
-        built = [import_module(f"{package}._{name}_c") for name in names]
-    except ImportError:
+        built = [import_module(one) for one in wanted]
+    except ImportError as error:
+        if not isinstance(error, ModuleNotFoundError) or error.name not in wanted:
+            warn(BROKEN.format(what, error, loss), RuntimeWarning, stacklevel=2)
         return []
-    if not all(
-        _is_current(one.KERNEL_SOURCE_HASH, f"{directory}{name}") for one, name in zip(built, names, strict=True)
-    ):
+    hashes = [getattr(one, "KERNEL_SOURCE_HASH", "") for one in built]
+    if not all(_is_current(known, f"{directory}{name}") for known, name in zip(hashes, names, strict=True)):
         warn(STALE.format(what, loss), RuntimeWarning, stacklevel=2)
         return []
     return built
