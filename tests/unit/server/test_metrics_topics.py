@@ -1,4 +1,4 @@
-"""What is counted of each topic, in turns: what comes meanwhile is counted, too, or later."""
+"""What is counted of each topic and partition, in turns: what comes meanwhile is counted, too, or later."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from support.fixtures.logs import open_log
 from support.fixtures.memory_disk import MemoryDisk
-from tidelog.server.observe.metrics_export import _about_topics
+from tidelog.server.observe.metrics_export import _about_each_partition, _about_topics, _Families, write_down
 from tidelog.server.settings.metrics import NodeMetrics
 from tidelog.server.transport.turns import TURN_SIZE
 
@@ -50,3 +50,44 @@ def test_what_is_fetched_of_a_topic_that_comes_meanwhile_is_not_forgotten() -> N
     assert fetched == {"old": 5, "new": 7}
     assert found["tidelog_topic_fetched_bytes_total", "new", "consumer"] == 7
     assert found["tidelog_topics",] == 2
+
+
+def test_partitions_are_not_put_in_order_in_one_turn() -> None:
+    """With 30,000 partitions that took 44 ms: they are, where the page is written down."""
+    log = open_log(MemoryDisk())
+    looked_at = [0]
+
+    class Partition:
+        replica = None
+        high_watermark = 0
+
+        def __init__(self, index: int) -> None:
+            self._name = SimpleNamespace(topic=f"t{index % 3}", partition=index)
+            self.log = log
+
+        @property
+        def topic_partition(self) -> Any:
+            looked_at[-1] += 1
+            return self._name
+
+    partitions = [Partition(index) for index in reversed(range(5 * TURN_SIZE))]
+    node: Any = SimpleNamespace(broker=SimpleNamespace(partitions=partitions))
+
+    async def others() -> None:
+        while True:
+            looked_at.append(0)
+            await asyncio.sleep(0)
+
+    async def collect() -> _Families:
+        meanwhile = asyncio.ensure_future(others())
+        families = [family async for family in _about_each_partition(node)]
+        meanwhile.cancel()
+        return _Families(families, families)
+
+    families = asyncio.run(collect())
+    assert max(looked_at) <= 2 * TURN_SIZE
+    rows = [line for line in write_down(families, "")[2].decode().splitlines() if "_segments{" in line]
+    names = [(f"t{index % 3}", index) for index in range(5 * TURN_SIZE)]
+    assert rows == [
+        f'tidelog_partition_segments{{partition="{index}",topic="{topic}"}} 1.0' for topic, index in sorted(names)
+    ]

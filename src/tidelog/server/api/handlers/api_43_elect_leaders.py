@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tidelog.server.api.ports import ControllerApi
 
 ONE_ERROR_FOR_ALL_FROM_VERSION = 1
+TOLD_AT_ONCE_MAX = 1_000
+"""Partitions whose outcome is told on the event loop: a millisecond or two. An order for all may be about thousands."""
 ELECTION_TYPES = {int(kind): kind for kind in ElectionType}
 
 
@@ -48,7 +50,11 @@ async def handle(node: ControllerApi, request: ElectLeadersRequest, context: Req
         await node.caught_up()
     except KafkaError as error:
         return refused(request, context, error)
-    return ElectLeadersResponse(replica_election_results=_rows(elected))
+    if len(elected) > TOLD_AT_ONCE_MAX:
+        context.is_long = True
+    rows = partial(_rows, elected)
+    results = await node.executor.compute(rows) if context.is_long else rows()
+    return ElectLeadersResponse(replica_election_results=results)
 
 
 def refused(request: ElectLeadersRequest, context: RequestContext, error: KafkaError) -> ElectLeadersResponse:
