@@ -19,7 +19,7 @@ def test_who_fetches_nothing_for_a_session_is_silent_until_it_fetches_again() ->
         def due_at(who: Due, at_ms: int) -> None:
             due_ms.append(at_ms - start_ms)
 
-        def on_changed(broker_id: BrokerId, is_silent: bool, now_ms: int) -> None:
+        def on_changed(broker_id: BrokerId, is_silent: bool) -> None:
             told.append((broker_id, is_silent))
 
         followers = SilentFollowers(clock, 1_000, due_at, on_changed)

@@ -289,7 +289,7 @@ class Broker:
             self._update_min_insync_replicas(image)
         await self.take_roles(ours, image)
         if delta.changed_brokers:
-            for partition in self.partitions:
+            async for partition in in_turns(self.partitions):
                 partition.role.on_brokers(self.replication.active_brokers)
         await self._listeners.prepare(delta, image)
         self._listeners.on_image_changed(delta, image)

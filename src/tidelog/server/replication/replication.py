@@ -29,6 +29,7 @@ from tidelog.replica import FollowerRequest, IsrProposal, LeaderReplica, Truncat
 from tidelog.server.replication.cut_off import CutOffLeaders
 from tidelog.server.replication.damage_notes import DamageNotes
 from tidelog.server.replication.deadlines import Due, ReplicationDeadlines
+from tidelog.server.replication.follower_changes import FollowerChanges
 from tidelog.server.replication.follower_driver import FollowerDriver, LostOffsets, TruncatedRecords
 from tidelog.server.replication.isr_changes import AlterPartitions, IsrChanges
 from tidelog.server.replication.leader_doubts import LeaderDoubts
@@ -123,7 +124,6 @@ class Replication:
         self._settings = settings
         self._clock = clock
         self._deadlines = ReplicationDeadlines(clock)
-        self.followers = SilentFollowers(clock, settings.silence_ms_max, self.due_at, self._on_follower_changed)
         self.leader_throttle = Throttle(clock.now_ms, self.due_at)
         self.follower_throttle = Throttle(clock.now_ms, self.due_at)
         self.peers = ConnectionPool(
@@ -134,6 +134,8 @@ class Replication:
         )
         self._tasks = broker.tasks.branch("replication")
         self._log_tasks = broker.tasks.branch("logs")
+        changes = FollowerChanges(lambda: broker.partitions, clock.now_ms, self._tasks)
+        self.followers = SilentFollowers(clock, settings.silence_ms_max, self.due_at, changes.on_changed)
         self.isr_changes = IsrChanges(
             broker_id,
             alter_partitions,
@@ -233,10 +235,6 @@ class Replication:
         """Somebody fetches as a broker: it counts if there is such a one, and for no longer than a session."""
         if broker_id in self.active_brokers:
             self.followers.on_fetch(broker_id, min(wait_ms_max, self._settings.silence_ms_max))
-
-    def _on_follower_changed(self, broker_id: BrokerId, is_silent: bool, now_ms: int) -> None:
-        for partition in self._broker.partitions:
-            partition.role.on_follower_changed(broker_id, is_silent, now_ms)
 
     def send(self, following: FollowerDriver, request: FollowerRequest) -> None:
         """Send a request to a leader."""

@@ -12,8 +12,8 @@ from tidelog.base.ids import BrokerId
 from tidelog.base.ports import Clock
 from tidelog.server.replication.deadlines import Due
 
-OnSilence = Callable[[BrokerId, bool, int], None]
-"""Told of a broker, whether it is silent now, and the time."""
+OnSilence = Callable[[BrokerId, bool], None]
+"""Told of a broker, and whether it is silent now."""
 
 
 class SilentFollowers:
@@ -40,7 +40,7 @@ class SilentFollowers:
         self._last_contact_ms[broker_id] = now_ms + max(wait_ms_max, 0)
         if broker_id in self._silent:
             self._silent.discard(broker_id)
-            self._on_changed(broker_id, False, now_ms)
+            self._on_changed(broker_id, False)
         if not self._is_due:
             self._reschedule_deadline()
 
@@ -50,7 +50,7 @@ class SilentFollowers:
         for broker_id, last_contact_ms in list(self._last_contact_ms.items()):
             if broker_id not in self._silent and now_ms > last_contact_ms + self._silence_ms_max:
                 self._silent.add(broker_id)
-                self._on_changed(broker_id, True, now_ms)
+                self._on_changed(broker_id, True)
         self._reschedule_deadline()
 
     def _reschedule_deadline(self) -> None:
