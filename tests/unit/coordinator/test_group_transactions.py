@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
 from support.fixtures.coordinated import Coordinated
 from tidelog.base.errors import Code
+from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups import GroupSettings
 from tidelog.coordinator.groups.pending_offsets import PENDING_BYTES, size_bytes
 from tidelog.coordinator.groups.records import decode_offset, encode_group, group_key
 from tidelog.journal import TransactionEnd, TransactionPart
+from tidelog.metadata import MetadataImage, TopicImage
 from tidelog.wire.messages.api_09_offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopic
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
 from tidelog.wire.messages.api_16_list_groups import ListedGroup
@@ -419,3 +423,17 @@ def test_pending_offsets_in_deleted_topics_go() -> None:
     assert world.coordinator.topics == {"u"}
     world.end_transaction()
     assert (world.fetched(), world.fetched("h")) == ({("u", 0): 6}, {("u", 0): 6})
+
+
+@pytest.mark.parametrize("is_commit", [False, True])
+def test_pending_offsets_in_the_next_topic_of_a_deleted_one_stay(is_commit: bool) -> None:
+    world = Coordinated()
+    successor = TopicImage("t", TopicId(UUID(int=7)), ())
+    image = MetadataImage(topics_by_name={"t": successor}, topics_by_id={successor.topic_id: successor})
+    world.coordinator.consumer_groups.on_metadata(image, 1, ())
+    world.txn_commit({T0: 5})
+    world.coordinator.on_topics_deleted(["t"], {"t": successor.topic_id}, now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.drive()
+    assert world.coordinator.topics == {"t"}
+    world.end_transaction(is_commit=is_commit)
+    assert world.fetched() == ({T0: 5} if is_commit else {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -25,7 +26,7 @@ from tidelog.metadata.records.cluster import ConfigRecord
 from tidelog.metadata.records.topics import TopicRecord
 from tidelog.server.broker.broker import Broker
 from tidelog.server.coordinators.coordinator_partitions import CoordinatorNode
-from tidelog.server.groups.group_coordinators import GroupCoordinators
+from tidelog.server.groups.group_coordinators import GroupCoordinators, forget
 from tidelog.server.tasks import Tasks
 from tidelog.wire.primitives import ZERO_UUID
 
@@ -250,5 +251,68 @@ def test_consumer_groups_know_the_topics_from_the_first_and_hear_of_each_change(
         delta.replay(ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value="1"))
         found.on_image_changed(delta, delta.apply(Offset(8)))
         assert known.version == 8, "nothing that groups go by"
+
+    asyncio.run(run())
+
+
+OLD, NEW = UUID(int=2), UUID(int=7)
+
+
+def image_with(topic_id: UUID) -> MetadataImage:
+    topic = TopicImage("t", TopicId(topic_id), ())
+    return MetadataImage(topics_by_name={"t": topic}, topics_by_id={topic.topic_id: topic})
+
+
+def commit_for(led: Led, topic_id: UUID) -> None:
+    """As a broker does that knows the topic of this name by this id."""
+    led.one.coordinator.consumer_groups.on_metadata(image_with(topic_id), 1, ())
+    led.commit(5, "t")
+
+
+def deletion() -> MetadataDelta:
+    """Of the topic. Whether it is made anew, the image says."""
+    before = image_with(OLD)
+    delta = MetadataDelta(before)
+    delta.deleted_topics[TopicId(OLD)] = before.topics_by_name["t"]
+    return delta
+
+
+@pytest.mark.parametrize(("committed_for", "is_kept"), [(OLD, False), (NEW, True)])
+def test_a_start_keeps_the_offsets_of_a_topic_that_was_made_anew_long_ago(committed_for: UUID, is_kept: bool) -> None:
+    """A node that starts replays the deletion and what made the next topic of that name, and then loads the groups."""
+
+    async def run() -> None:
+        disk = MemoryDisk()
+        led = Led(disk)
+        led.start()
+        commit_for(led, committed_for)
+        found = groups(Controller(), {}, executor=GatedExecutor())
+        found._broker.image = image_with(NEW)
+        found.on_image_changed(deletion(), image_with(NEW))
+        found.on_leadership_changed(Led(disk, leader_epoch=1).partition)
+        executor = found._host.executor
+        assert isinstance(executor, GatedExecutor)
+        executor.gate.set()
+        await found.begin()
+        (one,) = found.here
+        while one.refusal is not None:
+            await asyncio.sleep(0)
+        assert one.coordinator.topics == ({"t"} if is_kept else set())
+        await found.events_synced()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("committed_for", "is_kept"), [(OLD, False), (NEW, True)])
+def test_a_deletion_that_a_broker_hears_of_late_keeps_the_offsets_of_the_next_topic(
+    committed_for: UUID, is_kept: bool
+) -> None:
+    async def run() -> None:
+        led = Led(MemoryDisk())
+        led.start()
+        commit_for(led, committed_for)
+        led.one.notify(partial(forget, ["t"], image_with(NEW)))
+        await asyncio.sleep(0)
+        assert led.one.coordinator.topics == ({"t"} if is_kept else set())
 
     asyncio.run(run())

@@ -15,7 +15,8 @@ Kafka: `GroupCoordinatorShard`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from uuid import UUID
 
 from tidelog.base.errors import Code, CorruptLogError, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset
@@ -28,6 +29,7 @@ from tidelog.coordinator.groups.consumer.consumer_groups import ConsumerGroups
 from tidelog.coordinator.groups.expiry import OffsetExpiry
 from tidelog.coordinator.groups.group import Group, restored
 from tidelog.coordinator.groups.group_journal import GroupJournal
+from tidelog.coordinator.groups.offsets import NO_SUCCESSORS
 from tidelog.coordinator.groups.records import NAME_SIZE_BYTES_MAX, decode_group
 from tidelog.coordinator.groups.settings import GroupSettings
 from tidelog.coordinator.groups.share.share_groups import ShareGroups
@@ -358,8 +360,15 @@ class GroupCoordinator:
         self.classic_groups.on_disconnected(Moment(now_ms, wall_ms), request_id)
         self.share_groups.on_disconnected(request_id)
 
-    def on_topics_deleted(self, topics: Collection[str], *, now_ms: int, wall_ms: int) -> None:
-        """Forget the offsets in topics that are no more. A topic of the same name would be another one."""
+    def on_topics_deleted(
+        self, topics: Collection[str], successors: Mapping[str, UUID] = NO_SUCCESSORS, *, now_ms: int, wall_ms: int
+    ) -> None:
+        """Forget the offsets in topics that are no more. A topic of the same name is another one.
+
+        Args:
+            successors: which topics have these names by now. Whoever hears late of a deletion may have taken offsets
+                in them already, which stay; where an offset does not say of which topic it is, it goes.
+        """
         journal = self._journal
         if not journal.is_active:
             return
@@ -371,7 +380,9 @@ class GroupCoordinator:
             for one, positions in state.pending.groups.items()
             if not names.isdisjoint(positions) and names.isdisjoint(state.offsets.get(one, ()))
         ]
-        journal.write_in_parts(record for one in groups for record in offsets.tombstones(journal, one, names))
+        journal.write_in_parts(
+            record for one in groups for record in offsets.tombstones(journal, one, names, successors)
+        )
 
     def on_sent(self, send_id: SendId, outcome: object, *, now_ms: int, wall_ms: int) -> None:
         """Share coordinators answered: share groups alone send something."""

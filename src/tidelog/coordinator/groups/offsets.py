@@ -5,7 +5,8 @@ Kafka: `OffsetMetadataManager`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from uuid import UUID
 
 from tidelog.base.errors import Code, refusal
@@ -52,6 +53,8 @@ TopicIds = Callable[[str], UUID]
 
 NAMES_MISSING_GROUPS_SINCE = 9
 """The version of OffsetCommit from which on a group that is not there has an error of its own."""
+
+NO_SUCCESSORS: Mapping[str, UUID] = MappingProxyType({})
 
 TIMESTAMP_MS_MAX = 2**63 - 1
 TOPIC_NAME_LENGTH_MAX = 249
@@ -318,13 +321,29 @@ def on_delete_group(journal: GroupJournal, group: Group | None, group_id: str, r
     journal.answer(request_id, DeletableGroupResult(group_id))
 
 
-def tombstones(journal: GroupJournal, group_id: str, topics: Collection[str] | None = None) -> list[KeyValue]:
-    """What forgets all offsets of a group, or those in some topics; those that are pending likewise."""
+def tombstones(
+    journal: GroupJournal,
+    group_id: str,
+    topics: Collection[str] | None = None,
+    successors: Mapping[str, UUID] = NO_SUCCESSORS,
+) -> list[KeyValue]:
+    """What forgets all offsets of a group, or those in some topics; those that are pending likewise.
+
+    Args:
+        successors: other topics that have some of these names now. A position for which an offset in one is committed,
+            or pending, is kept: what else is said of it does not count for them (see `OffsetAndMetadata.is_for`).
+    """
     state = journal.state
     positions = {(topic, partition): None for topic, partition, _ in state.positions_of(group_id)}
     positions.update(dict.fromkeys(state.pending.positions_of(group_id)))
+
+    def is_of_successor(topic: str, partition: int) -> bool:
+        value = state.offset_of(group_id, topic, partition)
+        values = [*([] if value is None else [value]), *state.pending.values(group_id, topic, partition)]
+        return any(decode_offset(one).topic_id == successors[topic] for one in values)
+
     return [
         (offset_key(group_id, topic, partition), None)
         for topic, partition in positions
-        if topics is None or topic in topics
+        if (topics is None or topic in topics) and not (topic in successors and is_of_successor(topic, partition))
     ]

@@ -15,7 +15,7 @@ marker comes, and calls a position unstable until then, though its outcome is kn
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tidelog.coordinator.memory import Charge
@@ -75,6 +75,10 @@ class PendingOffsets:
         for topic, positions in self.groups.get(group_id, {}).items():
             for partition in positions:
                 yield topic, partition
+
+    def values(self, group_id: str, topic: str, partition: int) -> Iterable[bytes]:
+        """What a position may become, in the order of the log."""
+        return self.groups.get(group_id, {}).get(topic, {}).get(partition, {}).values()
 
     # What changes it.
 

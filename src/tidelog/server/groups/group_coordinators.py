@@ -117,12 +117,12 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
         return Code.NONE
 
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Offsets in deleted topics go, also where the topic was made again at once. Consumer groups assign anew."""
+        """Offsets in deleted topics go, but not those in the next of that name. Consumer groups assign anew."""
         if delta.deleted_topics:
             names = frozenset(topic.name for topic in delta.deleted_topics.values())
             if not self._has_begun:
                 self._deleted_before |= names
-            self.notify_all(partial(forget, names))
+            self.notify_all(partial(forget, names, image))
             self.notify_all(partial(_forget_states, list(delta.deleted_topics)))
         if delta.are_features_changed:
             self.notify_all(partial(_name_topics, knows_topics_of_offsets(image.features)))
@@ -188,17 +188,28 @@ def _forget_states(topics: Collection[TopicId], coordinator: GroupCoordinator, n
     coordinator.share_groups.on_topics_deleted(topics, now_ms=now_ms, wall_ms=wall_ms)
 
 
-def forget(topics: Collection[str], coordinator: GroupCoordinator, now_ms: int, wall_ms: int) -> None:
-    """Offsets in topics that are no more are no use, and would be wrong for topics of the same name."""
-    coordinator.on_topics_deleted(topics, now_ms=now_ms, wall_ms=wall_ms)
+def forget(
+    topics: Collection[str], image: MetadataImage, coordinator: GroupCoordinator, now_ms: int, wall_ms: int
+) -> None:
+    """Offsets in topics that are no more are no use, and would be wrong for topics of the same name.
+
+    Args:
+        image: which topics have these names now.
+    """
+    known = image.topics_by_name
+    successors = {name: known[name].topic_id for name in topics if name in known}
+    coordinator.on_topics_deleted(topics, successors, now_ms=now_ms, wall_ms=wall_ms)
 
 
 def forget_all_but(
     image: MetadataImage, deleted: Collection[str], coordinator: GroupCoordinator, now_ms: int, wall_ms: int
 ) -> None:
-    """What groups have done with topics that the image does not have, or that were `deleted`, by name."""
+    """What groups have done with topics that the image does not have, or that were `deleted`, by name.
+
+    A node that starts replays deletions that may be older than what was committed since for the next topic of a name.
+    """
     to_forget = [topic for topic in coordinator.topics if topic not in image.topics_by_name or topic in deleted]
-    forget(to_forget, coordinator, now_ms, wall_ms)
+    forget(to_forget, image, coordinator, now_ms, wall_ms)
     coordinator.share_groups.on_topics(image.topics_by_id, now_ms=now_ms, wall_ms=wall_ms)
 
 
