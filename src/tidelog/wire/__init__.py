@@ -1,5 +1,6 @@
 """Bytes to values and back: messages as declarations, frames, and frames out of a stream."""
 
+from tidelog.wire._choose import compiled_split_produce
 from tidelog.wire.api import APIS, Api, ApiKey, api
 from tidelog.wire.compile import Piece, decode, encode, encode_pieces
 from tidelog.wire.connection import FrameReceiver
@@ -24,6 +25,7 @@ __all__ = [
     "Piece",
     "RequestHeader",
     "api",
+    "compiled_split_produce",
     "decode",
     "decode_request_header",
     "decode_response_header",

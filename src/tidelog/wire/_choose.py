@@ -36,8 +36,13 @@ if TYPE_CHECKING:
             /,
         ) -> tuple[Any, int] | None: ...
 
+    class SplitProduce(Protocol):
+        """Returns (all bytes but those of the next two, correlation id, the batch), or None: it is to be decoded."""
 
-__all__ = ["CompiledCodec", "compiled_read_request_header"]
+        def __call__(self, view: memoryview, /) -> tuple[bytes, int, memoryview] | None: ...
+
+
+__all__ = ["CompiledCodec", "compiled_read_request_header", "compiled_split_produce"]
 
 _compiled = compiled_twins(
     "tidelog.wire",
@@ -48,3 +53,4 @@ _compiled = compiled_twins(
 )
 CompiledCodec: type[Codec] | None = _compiled[0].Codec if _compiled else None
 compiled_read_request_header: ReadRequestHeader | None = _compiled[0].read_request_header if _compiled else None
+compiled_split_produce: SplitProduce | None = _compiled[0].split_produce if _compiled else None

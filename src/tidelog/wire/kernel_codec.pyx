@@ -823,3 +823,109 @@ def read_request_header(view, dict flexible_from, dict senders, make):
         return make((api_key, version, correlation_id, client_id, state)), end
     finally:
         PyBuffer_Release(&buffer)
+
+
+cdef enum:  # of Produce
+    PRODUCE_FROM_VERSION = 5
+    PRODUCE_FLEXIBLE_FROM = 9
+    PRODUCE_IDS_FROM = 13
+    PRODUCE_VERSION_MAX = 13
+    SAME_BYTES_MAX = 1024
+
+
+def split_produce(view):
+    """A Produce request that holds one batch, outside of transactions, and is to be answered.
+
+    Returns:
+        (what a producer sends again with each batch for the partition, the correlation id, the batch). The first is all
+        bytes but those two and their size. None for any other request, and for what is malformed.
+    """
+    cdef Py_buffer buffer
+    cdef Reader r
+    cdef Py_ssize_t start
+    cdef int version, trailing
+    cdef int correlation_id
+    cdef long long size
+    cdef unsigned int compact
+    cdef short acks
+    PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
+    try:
+        r.data = <const unsigned char *>buffer.buf
+        r.end = buffer.len
+        if r.end < 10 or buffer.itemsize != 1 or r.data[0] or r.data[1] or r.data[2]:
+            return None
+        version = r.data[3]
+        if version < PRODUCE_FROM_VERSION or version > PRODUCE_VERSION_MAX:
+            return None
+        r.is_flexible = version >= PRODUCE_FLEXIBLE_FROM
+        correlation_id = <int>_big_endian(r.data + 4, 4)
+        size = <short>_big_endian(r.data + 8, 2)
+        if size < -1:
+            return None
+        r.position = 10 + max(size, 0)
+        trailing = 0
+        if r.is_flexible:
+            if r.end - r.position < 2 or r.data[r.position] or r.data[r.position + 1]:
+                return None  # it has tagged fields, or a transaction
+            r.position += 2
+            trailing = 3  # tagged fields
+        else:
+            if r.end - r.position < 2 or <short>_big_endian(r.data + r.position, 2) != -1:
+                return None
+            r.position += 2
+        if r.end - r.position < 6:
+            return None
+        acks = <short>_big_endian(r.data + r.position, 2)
+        if acks != 1 and acks != -1:
+            return None
+        r.position += 6
+        if not _is_one(&r):
+            return None
+        if version >= PRODUCE_IDS_FROM:
+            size = 16
+        elif r.is_flexible:
+            if not _read_uvarint(&r, &compact):
+                return None
+            size = <long long>compact - 1
+        else:
+            if r.end - r.position < 2:
+                return None
+            size = <short>_big_endian(r.data + r.position, 2)
+            r.position += 2
+        if size < 0 or size > r.end - r.position:
+            return None
+        r.position += size
+        if not _is_one(&r) or r.end - r.position < 4:
+            return None
+        r.position += 4
+        start = r.position
+        if start > SAME_BYTES_MAX:
+            return None
+        if r.is_flexible:
+            if not _read_uvarint(&r, &compact):
+                return None
+            size = <long long>compact - 1
+        else:
+            if r.end - r.position < 4:
+                return None
+            size = <int>_big_endian(r.data + r.position, 4)
+            r.position += 4
+        if size < 1 or size != r.end - r.position - trailing:
+            return None
+        if trailing and (r.data[r.end - 1] or r.data[r.end - 2] or r.data[r.end - 3]):
+            return None
+        same = PyBytes_FromStringAndSize(NULL, start - 4)
+        memcpy(PyBytes_AS_STRING(same), r.data, 4)
+        memcpy(PyBytes_AS_STRING(same) + 4, r.data + 8, start - 8)
+        return same, correlation_id, view[r.position : r.position + size]
+    finally:
+        PyBuffer_Release(&buffer)
+
+
+cdef int _is_one(Reader *r) noexcept:
+    """Whether an array of one element begins here."""
+    if r.is_flexible:
+        r.position += 1
+        return r.position <= r.end and r.data[r.position - 1] == 2
+    r.position += 4
+    return r.position <= r.end and _big_endian(r.data + r.position - 4, 4) == 1

@@ -15,7 +15,7 @@ from support.clients.token_client import OneNode, play
 from support.clients.wire_client import batch_of
 from tidelog.base.errors import DiskError
 from tidelog.base.ports import Clock
-from tidelog.server.api import gathering
+from tidelog.server.api import dispatch, gathering, repeated_produce
 from tidelog.server.api.dispatch import Dispatcher
 from tidelog.server.api.request_context import RequestContext
 from tidelog.server.replication.partition import Partition
@@ -23,7 +23,7 @@ from tidelog.server.settings.metrics import RequestMetrics
 from tidelog.server.transport.connection_memory import ConnectionMemory
 from tidelog.server.transport.listener_roles import BROKER
 from tidelog.server.transport.server_connection import ServerConnection
-from tidelog.wire import ApiKey, decode, decode_response_header, encode_request
+from tidelog.wire import ApiKey, compiled_split_produce, decode, decode_response_header, encode_request
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -141,10 +141,18 @@ def framed(number: int, request: object, key: ApiKey = ApiKey.PRODUCE, version: 
     return b"".join(pieces)
 
 
-def produce(number: int, batch: bytes, *, topic: str = "flights", acks: int = 1, beside: str | None = None) -> bytes:
+def produce(
+    number: int,
+    batch: bytes,
+    *,
+    topic: str = "flights",
+    acks: int = 1,
+    beside: str | None = None,
+    version: int = VERSION,
+) -> bytes:
     topics = [topic] if beside is None else [topic, beside]
     data = [TopicProduceData(name=name, partition_data=[PartitionProduceData(0, batch)]) for name in topics]
-    return framed(number, ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=data))
+    return framed(number, ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=data), version=version)
 
 
 def sequenced(sequence: int, *, epoch: int = 0) -> bytes:
@@ -223,6 +231,88 @@ def test_a_disk_that_refuses_is_told_to_each_whose_batch_is_not_there() -> None:
         assert [(row.error_code, row.base_offset) for row in peer.rows] == [(56, -1)] * 3
         peer.hear(*(produce(number, batch_of(b"x")) for number in range(3)))
         assert [(row.error_code, row.base_offset) for row in peer.rows[3:]] == [(0, 0), (0, 1), (0, 2)]
+
+    alone(story)
+
+
+repeats = pytest.mark.skipif(compiled_split_produce is None, reason="the kernel is not compiled")
+
+
+@repeats
+def test_a_request_that_repeats_another_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def story(peer: Peer) -> None:
+        peer.hear(*(produce(number, batch_of(b"x")) for number in range(3)))
+        peer.hear(produce(3, batch_of(b"x")))
+        monkeypatch.setattr(dispatch, "decode", None)
+        peer.hear(*(produce(number, batch_of(b"y")) for number in range(4, 8)))
+        peer.hear(produce(8, batch_of(b"z")))
+        assert [(row.error_code, row.base_offset) for row in peer.rows] == [(0, number) for number in range(9)]
+        assert peer.writes == [3, 1, 4, 1]
+
+    alone(story)
+
+
+@repeats
+def test_requests_that_repeat_others_are_timed_and_their_errors_counted() -> None:
+    metrics = RequestMetrics()
+
+    async def told(one: OneNode) -> None:
+        peer = Peer(one, metrics)
+        for number in range(3):
+            peer.hear(produce(number, batch_of(b"x")), produce(number, sequenced(5 * number)))
+
+    async def run(one: OneNode) -> None:
+        await one.simulated.machine.do(lambda: told(one))
+
+    play(run)
+    times = metrics.by_api[ApiKey.PRODUCE][1][VERSION]
+    assert times.count == 6
+    assert times.errors == {45: 2}
+    assert 0 <= times.handle_ns <= times.total_ns
+
+
+@repeats
+def test_a_disk_that_refuses_is_told_to_those_that_repeat_others() -> None:
+    def story(peer: Peer) -> None:
+        for number in range(3):
+            peer.hear(produce(number, batch_of(b"x")))
+        file: Any = peer.partition("flights").log.segments.active.file
+
+        def refusing(self: Any, data: Any) -> None:
+            raise DiskError(self.path, "no space", errno=28)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(file), "append", refusing)
+            peer.hear(*(produce(number, batch_of(b"x")) for number in range(3)))
+        assert [(row.error_code, row.base_offset) for row in peer.rows[3:]] == [(56, -1)] * 3
+        peer.hear(*(produce(number, batch_of(b"x")) for number in range(2)))
+        assert [(row.error_code, row.base_offset) for row in peer.rows[6:]] == [(0, 3), (0, 4)]
+
+    alone(story)
+
+
+@repeats
+def test_a_leadership_that_ends_is_told_to_a_request_that_repeats_another() -> None:
+    def story(peer: Peer) -> None:
+        for number in range(3):
+            peer.hear(produce(number, batch_of(b"x")))
+        peer.partition("flights").stop()
+        peer.hear(produce(3, batch_of(b"x")))
+        assert peer.rows[3].error_code == 6
+
+    alone(story)
+
+
+@repeats
+def test_more_forms_than_are_kept_are_learnt_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeated_produce, "FORMS_MAX", 2)
+
+    def story(peer: Peer) -> None:
+        for number in range(12):
+            peer.hear(produce(number, batch_of(b"x"), version=(9, 9, 9, 10, 11, 12)[number % 6]))
+        forms = peer.connection._on_frame.__self__._repeated._forms  # type: ignore[attr-defined]
+        assert len(forms) <= 2
+        assert peer.partition("flights").log.log_end_offset == 12
 
     alone(story)
 
@@ -325,6 +415,8 @@ def _any_request(rng: random.Random, number: int, sequences: count[int]) -> byte
         return produce(number, plain, beside="delays")
     if kind == 12:
         return produce(number, plain * 2)
+    if kind == 13:
+        return produce(number, plain, version=rng.choice((3, 5, 8, 12)))
     return produce(number, plain, acks=rng.choice((1, -1)), topic=rng.choice(("flights", "delays")))
 
 
@@ -361,8 +453,14 @@ def test_together_or_one_by_one_the_answers_and_the_log_are_the_same(seed: int) 
         await one.make("delays")
         await one.simulated.machine.do(lambda: tell_in_turns(one))
 
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dispatch, "compiled_split_produce", None)  # then each is decoded
+        alone(lambda peer: tell(peer, together=False))
+        alone(lambda peer: tell(peer, together=True))
+        play(run)
     alone(lambda peer: tell(peer, together=False))
     alone(lambda peer: tell(peer, together=True))
     play(run)
-    assert seen[0] == seen[1] == seen[2]
-    assert writes[1] <= writes[2] <= writes[0]
+    assert all(one == seen[0] for one in seen)
+    assert writes[1] <= writes[2] <= writes[0] == writes[3]
+    assert writes[4] <= writes[5] <= writes[3]

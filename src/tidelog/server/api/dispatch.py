@@ -26,13 +26,21 @@ from tidelog.server.api.throttling import FETCHED, Throttle, size_of_fetched
 from tidelog.server.api.tokens import TokenGate, read_elsewhere
 from tidelog.server.transport.gathered import Gathered
 from tidelog.server.transport.listener_roles import CONTROLLER
-from tidelog.wire import Piece, RequestHeader, decode, decode_request_header, encode_response
+from tidelog.wire import (
+    Piece,
+    RequestHeader,
+    compiled_split_produce,
+    decode,
+    decode_request_header,
+    encode_response,
+)
 from tidelog.wire.api import Api, ApiKey, api
 from tidelog.wire.limits import lists_little
 
 if TYPE_CHECKING:
     from tidelog.base.principals import Requester
     from tidelog.server.api.ports import ServerApi
+    from tidelog.server.api.repeated_produce import RepeatedProduce
     from tidelog.server.api.slow_requests import SlowRequestLog
     from tidelog.server.quorum.forwarded_attempts import Attempt
     from tidelog.server.settings.metrics import RequestMetrics, RequestTimes
@@ -82,6 +90,7 @@ class Dispatcher:
         self._tokens = TokenGate(node, listener_role)
         self._throttle = throttle
         self._gathering: Gathering | None = None
+        self._repeated: RepeatedProduce | None = None  # once Produce was asked for
 
     def on_frame(
         self,
@@ -106,6 +115,12 @@ class Dispatcher:
         throttle = self._throttle
         if throttle is not None and not throttle.quotas.is_set:
             throttle = None
+        repeated = self._repeated
+        if repeated is not None and forwarded_for is None and self._gathering is None:
+            run = None if throttle is not None else repeated.take(frame, connection)
+            if run is not None:
+                return run
+            repeated.perform()
         started_ns = 0 if metrics is None and throttle is None else perf_counter_ns()
         header, position = decode_request_header(frame)
         key, version = header.api_key, header.api_version
@@ -370,6 +385,10 @@ class Dispatcher:
             from tidelog.server.api.needs import NEEDS
 
             handle = guarded(known, handle, NEEDS[key], self._node.authorizer.deniable)
+        if key == PRODUCE and handle is module.handle and self._slow_requests is None and compiled_split_produce:
+            from tidelog.server.api.repeated_produce import RepeatedProduce
+
+            self._repeated = RepeatedProduce(self._node, compiled_split_produce, self._metrics)
         entry: Entry = (known, known.response, handle, [None] * (known.max_version + 1))
         self._handlers[key] = entry
         return entry

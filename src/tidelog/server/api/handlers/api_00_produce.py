@@ -436,6 +436,25 @@ def _refuse(
         _note_producer(node, partition, read_header(data.records).producer_id, owed.context)
 
 
+def refused_alone(
+    node: DataApi, error: KafkaError | DiskError, request: ProduceRequest, context: RequestContext, partition: Partition
+) -> ProduceResponse:
+    """The answer to a request of one batch, which was not appended to `partition`."""
+    (topic,) = request.topic_data
+    (data,) = topic.partition_data
+    name = topic.topic_id if context.header.api_version >= TOPIC_IDS_FROM_VERSION else topic.name
+    answer = PartitionProduceResponse(data.index)
+    rows = [answer]
+    response = ProduceResponse(
+        responses=[TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)]
+    )
+    owed = _Owed(request.timeout_ms, request.acks, context, response)
+    _refuse(node, error, answer, partition=partition, row=_make_row((name, data, UNASKED, rows)), owed=owed)
+    if owed.wrong_leader:
+        _add_leaders(node, owed, response, context)
+    return response
+
+
 class _Staged(NamedTuple):
     """A batch that is appended with those that came with it, and the row that says where then."""
 

@@ -1,0 +1,302 @@
+"""Produce requests that repeat one before them in all but their correlation id and their batch.
+
+    first    api  version  client id  acks  timeout  topic  partition │ correlation id │ batch
+    again    `-------------------- the same bytes ------------------' │       +1       │ another
+
+A producer sends such requests one after another. What the same bytes mean is read once (`Form`). A request of a known
+form is not decoded: its batch is checked and staged. What is staged is appended in the same turn of the event loop,
+all that is for one partition with one write, and its answers are made of the form. Nothing is decided here: whatever
+is not so plain, or is refused before the append, is left to the handler, which looks at it anew.
+
+Kafka: none; `KafkaApis.handleProduceRequest` decodes each request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from tidelog.base.errors import DiskError, InvariantBrokenError, KafkaError
+from tidelog.base.ids import TopicId
+from tidelog.base.invariant import invariant
+from tidelog.log import AppendResult, Checked, Outcome, TakesLongError
+from tidelog.server.api.gathering import FRAME_BYTES_MAX, REQUESTS_MAX
+from tidelog.server.api.handlers.api_00_produce import refused_alone
+from tidelog.server.api.request_context import RequestContext
+from tidelog.server.replication.partition import Partition, check_is_one
+from tidelog.server.transport.gathered import Gathered
+from tidelog.server.transport.listener_roles import BROKER
+from tidelog.wire import ApiKey, Piece, api, decode, decode_request_header, encode_response
+from tidelog.wire.messages.api_00_produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from tidelog.wire.primitives import ZERO_UUID
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import DataApi
+    from tidelog.server.settings.metrics import RequestMetrics
+    from tidelog.server.transport.server_connection import ServerConnection
+    from tidelog.wire._choose import SplitProduce
+
+FORMS_MAX = 2_048
+"""Of 1 KiB each at most, for all connections of a listener; where there are more, they are learnt anew."""
+
+_START = Struct(">ii")
+_NUMBERS = Struct(">qqq")
+_PRODUCE = api(ApiKey.PRODUCE)
+_APPENDED = ProduceResponse(responses=[])  # in which no error is to be counted
+
+
+class Form:
+    """What requests of the same bytes mean, and how those of them are answered that are appended."""
+
+    __slots__ = ("_head", "_size_bytes", "_tail", "acks_all", "api_version", "index", "topic")
+
+    def __init__(self, frame: memoryview) -> None:
+        """Read the first of them. Raises MalformedMessageError."""
+        header, position = decode_request_header(frame)
+        version = self.api_version = header.api_version
+        request = decode(ProduceRequest, frame, version, position)
+        (topic,) = request.topic_data
+        (data,) = topic.partition_data
+        self.topic: str | UUID = topic.name if topic.topic_id == ZERO_UUID else topic.topic_id
+        self.index = data.index
+        self.acks_all = request.acks == -1
+        zeros, ones = (_answer_of(version, topic, data.index, number) for number in (0, -1))
+        at = next(index for index, pair in enumerate(zip(zeros, ones, strict=True)) if pair[0] != pair[1])
+        self._size_bytes = len(zeros) - 4
+        self._head = zeros[_START.size : at]
+        self._tail = zeros[at + _NUMBERS.size :]
+        invariant(self._tail == ones[at + _NUMBERS.size :], "the answer's numbers lie apart")
+
+    def answer(self, correlation_id: int, result: AppendResult) -> bytes:
+        """The frame that says where a batch was appended."""
+        base_offset, _, log_append_time_ms, log_start_offset, *_ = result
+        numbers = _NUMBERS.pack(base_offset, -1 if log_append_time_ms is None else log_append_time_ms, log_start_offset)
+        return _START.pack(self._size_bytes, correlation_id) + self._head + numbers + self._tail
+
+
+def _answer_of(version: int, topic: TopicProduceData, index: int, number: int) -> bytes:
+    """The answer with `number` in each place that differs from answer to answer, and a correlation id of 0."""
+    rows = [PartitionProduceResponse(index, 0, number, number, number)]
+    row = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
+    pieces: list[Any] = encode_response(ApiKey.PRODUCE, version, 0, ProduceResponse(responses=[row]))
+    return b"".join(pieces)
+
+
+class _Batches:
+    """Those of one run that are for one partition."""
+
+    __slots__ = ("checked", "outcomes", "partition")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.checked: list[Checked] = []
+        self.outcomes: Sequence[Outcome] = ()
+
+
+class ProduceRun(Gathered):
+    """Requests of known forms that arrived together on a connection.
+
+    Args:
+        forget: told that no more may join them.
+        metrics: counts and times them.
+    """
+
+    __slots__ = (
+        "_by_partition",
+        "_connection",
+        "_forget",
+        "_metrics",
+        "_node",
+        "_staged",
+        "_times_ns",
+        "by_form",
+        "now_ms",
+    )
+
+    def __init__(
+        self,
+        node: DataApi,
+        connection: ServerConnection,
+        forget: Callable[[ProduceRun], None],
+        metrics: RequestMetrics | None,
+    ) -> None:
+        self._node = node
+        self._connection = connection
+        self._forget = forget
+        self._metrics = metrics
+        self.now_ms = node.clock.wall_ms()
+        self.by_form: dict[Form, _Batches] = {}
+        self._by_partition: dict[Partition, _Batches] = {}
+        self._staged: list[tuple[Form, _Batches, int, int, memoryview]] = []
+        self._times_ns: list[int] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether whoever comes next begins another."""
+        return len(self._staged) >= REQUESTS_MAX
+
+    def open(self, form: Form) -> _Batches | None:
+        """Where the batches of a form go in this run; None where its requests are for the handler.
+
+        All is looked at that cannot change before the run is performed, which is in the same turn of the event loop.
+        """
+        node, topic = self._node, form.topic
+        try:
+            if isinstance(topic, str):
+                partition = node.broker.partition(topic, form.index)
+            else:
+                partition = node.broker.partition_by_id(TopicId(topic), form.index)
+            if partition.is_internal or not partition.answers_at_append(acks_all=form.acks_all):
+                return None
+            if form.acks_all:
+                partition.leader().check_enough_replicas()
+        except KafkaError:
+            return None
+        batches = self._by_partition.get(partition)
+        if batches is None:
+            batches = self._by_partition[partition] = _Batches(partition)
+        self.by_form[form] = batches
+        return batches
+
+    def stage(self, form: Form, batches: _Batches, checked: Checked, correlation_id: int, frame: memoryview) -> None:
+        """Have a batch appended with those before it."""
+        of_partition = batches.checked
+        self._staged.append((form, batches, len(of_partition), correlation_id, frame))
+        of_partition.append(checked)
+
+    def note_time(self, handle_ns: int) -> None:
+        """So long it took to stage the last one."""
+        self._times_ns.append(handle_ns)
+
+    def perform(self) -> None:
+        """Append what is staged now. No more may join."""
+        self._forget(self)
+        by_partition, self._by_partition = self._by_partition, {}
+        for partition, batches in by_partition.items():
+            if not batches.checked:
+                continue
+            try:
+                batches.outcomes = partition.append_together(batches.checked, now_ms=self.now_ms)
+            except KafkaError as error:
+                batches.outcomes = [error] * len(batches.checked)
+            except InvariantBrokenError as error:
+                self._node.broker.failures.on_bug(partition, error)
+                raise
+
+    def take_answers(self) -> Sequence[list[Piece]]:
+        """See `Gathered`."""
+        metrics = self._metrics
+        performed_from_ns = 0 if metrics is None else perf_counter_ns()
+        self.perform()
+        staged, self._staged = self._staged, []
+        share_ns = 0 if metrics is None else (perf_counter_ns() - performed_from_ns) // len(staged)
+        answers: list[Piece] = []
+        for form, batches, number, correlation_id, frame in staged:
+            outcome = batches.outcomes[number]
+            response = _APPENDED
+            if isinstance(outcome, AppendResult):
+                if form.acks_all:
+                    partition = batches.partition
+                    is_committed = outcome[1] < partition.high_watermark
+                    invariant(is_committed, "{}: not committed", partition.topic_partition)
+                answers.append(form.answer(correlation_id, outcome))
+            else:
+                response = self._refused(outcome, frame, batches.partition)
+                answers += encode_response(ApiKey.PRODUCE, form.api_version, correlation_id, response)
+            if metrics is not None:
+                handle_ns = self._times_ns.pop(0) + share_ns
+                times = metrics.times_of(_PRODUCE, form.api_version)
+                times.on_answered(self._connection.received_ns, perf_counter_ns() - handle_ns, response)
+        return [answers]
+
+    def _refused(self, error: KafkaError | DiskError, frame: memoryview, partition: Partition) -> ProduceResponse:
+        header, position = decode_request_header(frame)
+        request = decode(ProduceRequest, frame, header.api_version, position)
+        context = RequestContext(header, self._connection, BROKER)
+        return refused_alone(self._node, error, request, context, partition)
+
+    def drop(self) -> None:
+        """See `Gathered`."""
+        self._staged, self._by_partition = [], {}
+        self._forget(self)
+
+
+class RepeatedProduce:
+    """The forms of requests that came to one listener.
+
+    Args:
+        split: what takes such requests apart; `wire.compiled_split_produce`.
+        metrics: counts and times them.
+    """
+
+    def __init__(self, node: DataApi, split: SplitProduce, metrics: RequestMetrics | None) -> None:
+        self._node = node
+        self._split = split
+        self._metrics = metrics
+        self._forms: dict[bytes, Form | None] = {}  # None for those that came once
+        self._run: ProduceRun | None = None
+
+    def take(self, frame: memoryview, connection: ServerConnection) -> ProduceRun | None:
+        """Stage a request, if it is of a known form. None: nothing was done; it is for the handler."""
+        if len(frame) > FRAME_BYTES_MAX:
+            return None
+        started_ns = 0 if self._metrics is None else perf_counter_ns()
+        found = self._split(frame)
+        if found is None:
+            return None
+        same, correlation_id, batch = found
+        form = self._forms.get(same)
+        if form is None:
+            form = self._learn(same, frame)
+            if form is None:
+                return None
+        run = self._run
+        if run is None or run.is_full:
+            self.perform()
+            run = ProduceRun(self._node, connection, self._forget, self._metrics)
+        batches = run.by_form.get(form) or run.open(form)
+        if batches is None:
+            return None
+        partition = batches.partition
+        try:
+            check_is_one(batch)
+            checked = partition.log.rules.check_for_leader(batch, now_ms=run.now_ms, origin="client", at_once=True)
+        except (KafkaError, TakesLongError):
+            return None
+        except InvariantBrokenError as error:
+            self._node.broker.failures.on_bug(partition, error)
+            raise
+        run.stage(form, batches, checked, correlation_id, frame)
+        if self._metrics is not None:
+            run.note_time(perf_counter_ns() - started_ns)
+        self._run = run
+        return run
+
+    def _learn(self, same: bytes, frame: memoryview) -> Form | None:
+        """The form of a request, if it came before: many come once, and it costs as much as to serve one."""
+        forms = self._forms
+        if same in forms:
+            form = forms[same] = Form(frame)
+            return form
+        if len(forms) >= FORMS_MAX:
+            forms.clear()
+        forms[same] = None
+        return None
+
+    def perform(self) -> None:
+        """Whatever comes now finds done what came before it."""
+        if self._run is not None:
+            self._run.perform()
+
+    def _forget(self, run: ProduceRun) -> None:
+        if run is self._run:
+            self._run = None
