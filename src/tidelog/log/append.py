@@ -20,8 +20,8 @@ from tidelog.base.errors import (
 from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.base.ports import Buffer
 from tidelog.log.config import LogConfig
+from tidelog.log.placed import Placed
 from tidelog.log.producer_state import ProducerStates, RememberedBatch
-from tidelog.log.segments import Placed
 from tidelog.log.verification import VerificationGuard
 from tidelog.records.batch import (
     BatchHeader,

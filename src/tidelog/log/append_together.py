@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from struct import Struct
 
 from tidelog.base.errors import DiskError, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log.append import AppendResult, Checked
 from tidelog.log.log import Log
-from tidelog.log.segments import Placed
+from tidelog.log.placed import Placed
 from tidelog.records.batch import stamp
+from tidelog.records.header import LENGTH_END
+
+_PLACE = Struct(">qii")  # base offset, length, leader epoch
 
 Outcome = AppendResult | KafkaError | DiskError
 """Where a batch is, or why it is not there."""
@@ -65,7 +69,7 @@ def _append_alone(log: Log, checked: Checked, leader_epoch: LeaderEpoch, now_ms:
 
 
 def _append_run(log: Log, run: list[Checked], leader_epoch: LeaderEpoch, now_ms: int) -> list[Outcome]:
-    if len(run) < 2 or leader_epoch != log.lineage.latest_leader_epoch or log.segments.failure is not None:
+    if not run or leader_epoch != log.lineage.latest_leader_epoch or log.segments.failure is not None:
         return [_append_alone(log, checked, leader_epoch, now_ms) for checked in run]
     view, placed = _stamp_together(run, log.log_end_offset, leader_epoch)
     try:
@@ -91,29 +95,21 @@ def _stamp_together(
     position = 0
     for _, view, accepted in run:
         _, header, max_timestamp, log_append_time, corrected_timestamp = accepted[0]
-        stamp(view, 0, offset, leader_epoch, log_append_time=log_append_time, max_timestamp=corrected_timestamp)
-        last_offset = offset + header.last_offset_delta
+        if log_append_time is None and corrected_timestamp is None:
+            _PLACE.pack_into(view, 0, offset, header[1] - LENGTH_END, leader_epoch)  # as `stamp`, without the call
+        else:
+            stamp(view, 0, offset, leader_epoch, log_append_time=log_append_time, max_timestamp=corrected_timestamp)
+        last_offset = offset + header[6]
         placed.append(_make_placed((position, header, offset, last_offset, max_timestamp)))
         views.append(view)
         offset = last_offset + 1
-        position += header.size_bytes
-    return memoryview(b"".join(views)), placed
+        position += header[1]
+    return views[0] if len(views) == 1 else memoryview(b"".join(views)), placed
 
 
 def _results(log: Log, run: list[Checked], placed: list[Placed]) -> list[Outcome]:
     log_start_offset = log.log_start_offset
     return [
-        _make_result(
-            (
-                base_offset,
-                last_offset,
-                accepted[0][3],
-                log_start_offset,
-                False,
-                1,
-                header.record_count,
-                header.size_bytes,
-            )
-        )
+        _make_result((base_offset, last_offset, accepted[0][3], log_start_offset, False, 1, header[12], header[1]))
         for (_, _, accepted), (_, header, base_offset, last_offset, _) in zip(run, placed, strict=False)
     ]

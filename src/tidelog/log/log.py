@@ -33,12 +33,13 @@ from tidelog.log.append import (
 )
 from tidelog.log.config import LogConfig
 from tidelog.log.files.transaction_index import AbortedTransaction
+from tidelog.log.placed import Placed
 from tidelog.log.producer_state import ProducerStates
 from tidelog.log.recovery import PARTITION_METADATA_FILE, RecoveredLog, Recovery, resolve_topic_id
 from tidelog.log.recovery_point import RecoveryPoint
 from tidelog.log.recovery_report import RecoveryReport
 from tidelog.log.retention import retention_end_offset
-from tidelog.log.segments import Placed, Segments
+from tidelog.log.segments import Segments
 from tidelog.log.slice import LogSlice
 from tidelog.log.snapshots import end_transactions, replay
 from tidelog.log.timestamps import TimestampOffset, first_at_or_after, newest

@@ -27,6 +27,7 @@ from tidelog.log.damage import Damage, DamagedRecordsError
 from tidelog.log.files.index_file import CorruptIndexError, sync_file
 from tidelog.log.index_repair import IndexRepair
 from tidelog.log.lookup import read_place, waiting
+from tidelog.log.placed import Placed
 from tidelog.log.scan import find_boundary, find_offset, scan_headers
 from tidelog.log.segment_indexes import IndexPaths, SegmentIndexes
 from tidelog.log.slice import LogSlice
@@ -200,27 +201,22 @@ class Segment:
         self._truncations.append(self.size_bytes)
         self.file.truncate(self.size_bytes)
 
-    def note(self, base_offset: int, last_offset: int, max_timestamp: int, size_bytes: int) -> None:
-        """Take in a batch that was written at the end.
-
-        Args:
-            base_offset: of the batch.
-            last_offset: inclusive.
-            max_timestamp: of its records, in ms; -1 for none.
-            size_bytes: of the whole batch.
-        """
+    def note(self, written: list[Placed]) -> None:
+        """Take in batches that were written at the end, one after the other."""
+        first_position, _, first_offset, _, _ = written[0]
         position = self.size_bytes
-        self.indexes.note(last_offset, max_timestamp, position, size_bytes)
-        self.size_bytes = position + size_bytes
-        self.end_offset = Offset(last_offset + 1)
-        recent = self._recent_last_offsets
+        self.size_bytes = self.indexes.note(written, position)
+        self.end_offset = Offset(written[-1][3] + 1)
+        recent, positions = self._recent_last_offsets, self._recent_positions
         if not recent:
-            self._recent_base_offset = Offset(base_offset)
-        elif len(recent) >= RECENT_MAX:
-            self._recent_base_offset = Offset(recent[RECENT_MAX // 2 - 1] + 1)
-            del recent[: RECENT_MAX // 2], self._recent_positions[: RECENT_MAX // 2]
-        recent.append(last_offset)
-        self._recent_positions.append(position)
+            self._recent_base_offset = Offset(first_offset)
+        ahead = position - first_position
+        recent.extend([one[3] for one in written])
+        positions.extend([ahead + one[0] for one in written])
+        if len(recent) > RECENT_MAX:
+            dropped = max(len(recent) - RECENT_MAX, RECENT_MAX // 2)
+            self._recent_base_offset = Offset(recent[dropped - 1] + 1)
+            del recent[:dropped], positions[:dropped]
 
     @property
     def version(self) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from tidelog.log.config import LogConfig
 from tidelog.log.files.offset_index import OffsetIndex
 from tidelog.log.files.time_index import MaxTimestamp, TimeIndex
 from tidelog.log.files.transaction_index import AbortedEntry, TransactionIndex
+from tidelog.log.placed import Placed
 from tidelog.records.batch import BatchHeader
 
 NO_TIMESTAMP = -1
@@ -102,16 +103,24 @@ class SegmentIndexes:
 
     # Growing.
 
-    def note(self, last_offset: int, max_timestamp: int, position: int, size_bytes: int) -> None:
-        """Take in a batch that was written at `position`; see `Segment.note`."""
+    def note(self, written: list[Placed], position: int) -> int:
+        """Take in batches that were written one after the other from `position` on. Returns where they end."""
         if not position:
-            self.first_timestamp = max_timestamp
-        newest = self.max_timestamp
-        if max_timestamp > (NO_TIMESTAMP if newest is None else newest[0]):
-            self.max_timestamp = MaxTimestamp(max_timestamp, last_offset)
-        if self._size_since_entry > self._interval_bytes:
-            self._note_entries(last_offset, position)
-        self._size_since_entry += size_bytes
+            self.first_timestamp = written[0][4]
+        newest = NO_TIMESTAMP if self.max_timestamp is None else self.max_timestamp[0]
+        size_since_entry, interval_bytes = self._size_since_entry, self._interval_bytes
+        for _, header, _, last_offset, max_timestamp in written:
+            if max_timestamp > newest:
+                newest = max_timestamp
+                self.max_timestamp = MaxTimestamp(max_timestamp, last_offset)
+            if size_since_entry > interval_bytes:
+                self._note_entries(last_offset, position)
+                size_since_entry = 0
+            size_bytes = header[1]
+            size_since_entry += size_bytes
+            position += size_bytes
+        self._size_since_entry = size_since_entry
+        return position
 
     def note_aborted(self, entry: AbortedEntry) -> None:
         """Take in that an abort marker was written, which decides a transaction."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import Offset
@@ -19,24 +18,13 @@ from tidelog.log.compaction.cleaner_mark import CleanedMark
 from tidelog.log.config import LogConfig
 from tidelog.log.files.leftovers import START_SUFFIX
 from tidelog.log.files.transaction_index import AbortedEntry, AbortedFile, AbortedTransaction
+from tidelog.log.placed import Placed
 from tidelog.log.segment import OFFSET_DELTA_MAX, Segment
 from tidelog.log.slice import LogSlice
 from tidelog.records.batch import BATCH_OVERHEAD, BatchHeader
 
 WARM_MAX = 4
 """Closed segments whose descriptors and index blocks are kept after a read. The last segment's always are."""
-
-
-class Placed(NamedTuple):
-    """A batch that is ready to be written."""
-
-    position: int
-    """In the buffer."""
-    header: BatchHeader
-    """Its `base_offset` and `leader_epoch` may be those that it came with, before it was stamped."""
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
 
 
 class Segments:
@@ -225,9 +213,7 @@ class Segments:
                 self.failure = second
                 raise second from error
             raise
-        note = segment.note
-        for _, header, base_offset, last_offset, max_timestamp in run:
-            note(base_offset, last_offset, max_timestamp, header[1])
+        segment.note(run)
 
     def roll(self, now_ms: int, batch: Placed | None = None) -> None:
         """Close the active segment and start the next at its end; an empty one is left alone.

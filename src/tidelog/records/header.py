@@ -36,7 +36,7 @@ TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
 DELETE_HORIZON_FLAG = 0x40
 
-_LENGTH_END = 12
+LENGTH_END = 12
 _MAGIC_AT = 16
 _CRC_AT = 17
 CRC_START = 21
@@ -139,7 +139,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     ) = _LAYOUT.unpack_from(buffer, position)
     if magic != MAGIC:
         raise _wrong_magic(magic, position)
-    if length < BATCH_OVERHEAD - _LENGTH_END:
+    if length < BATCH_OVERHEAD - LENGTH_END:
         raise MalformedBatchError(
             f"a batch length of {length} leaves no room for its header", position=position, code=Code.CORRUPT_MESSAGE
         )
@@ -153,7 +153,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         BatchHeader,
         (
             base_offset,
-            length + _LENGTH_END,
+            length + LENGTH_END,
             leader_epoch,
             magic,
             crc,
@@ -216,9 +216,9 @@ def split_whole_batches(buffer: Buffer) -> list[tuple[int, BatchHeader]]:
     batches = []
     position = 0
     end = len(buffer)
-    while end - position >= _LENGTH_END:
+    while end - position >= LENGTH_END:
         length = _BASE_OFFSET_AND_LENGTH.unpack_from(buffer, position)[1]
-        if length >= 0 and length + _LENGTH_END > end - position:
+        if length >= 0 and length + LENGTH_END > end - position:
             break
         header = read_header(buffer, position)
         batches.append((position, header))
@@ -238,17 +238,17 @@ def as_sent(error: MalformedBatchError, buffer: Buffer) -> MalformedBatchError:
         return error
     if left > _MAGIC_AT:
         length, magic = _INT32.unpack_from(buffer, position + 8)[0], buffer[position + _MAGIC_AT]
-        if magic != MAGIC or length < BATCH_OVERHEAD - _LENGTH_END:
+        if magic != MAGIC or length < BATCH_OVERHEAD - LENGTH_END:
             return error
-        if length + _LENGTH_END <= left and not _is_intact(buffer, position, length):
+        if length + LENGTH_END <= left and not _is_intact(buffer, position, length):
             return error
-    if position and not _is_intact(buffer, 0, read_header(buffer).size_bytes - _LENGTH_END):
+    if position and not _is_intact(buffer, 0, read_header(buffer).size_bytes - LENGTH_END):
         return error  # what comes behind a damaged length says nothing
     return MalformedBatchError(str(error), position=position)
 
 
 def _is_intact(buffer: Buffer, position: int, length: int) -> bool:
-    end = position + _LENGTH_END + length
+    end = position + LENGTH_END + length
     crc: int = _UINT32.unpack_from(buffer, position + _CRC_AT)[0]
     return crc32c(memoryview(buffer)[position + CRC_START : end]) == crc
 
@@ -292,21 +292,21 @@ def stamp(
             clients leave it out). This and `log_append_time` alone touch bytes under the CRC, computed anew then.
     """
     _INT64.pack_into(buffer, position, base_offset)
-    _INT32.pack_into(buffer, position + _LENGTH_END, leader_epoch)
+    _INT32.pack_into(buffer, position + LENGTH_END, leader_epoch)
     if log_append_time is not None or max_timestamp is not None:
         if log_append_time is not None:
             attributes = _INT16.unpack_from(buffer, position + CRC_START)[0] | LOG_APPEND_TIME_FLAG
             _INT16.pack_into(buffer, position + CRC_START, attributes)
             max_timestamp = log_append_time
         _INT64.pack_into(buffer, position + _MAX_TIMESTAMP_AT, max_timestamp)
-        end = position + _LENGTH_END + _BASE_OFFSET_AND_LENGTH.unpack_from(buffer, position)[1]
+        end = position + LENGTH_END + _BASE_OFFSET_AND_LENGTH.unpack_from(buffer, position)[1]
         _UINT32.pack_into(buffer, position + _CRC_AT, crc32c(memoryview(buffer)[position + CRC_START : end]))
 
 
 def write_batch(header: BatchHeader, records: Buffer) -> bytes:
     """A whole batch: `header`, its `size_bytes` and `crc` replaced by what `records` give, and `records` behind it."""
     head = bytearray(BATCH_OVERHEAD)
-    length = BATCH_OVERHEAD - _LENGTH_END + len(records)
+    length = BATCH_OVERHEAD - LENGTH_END + len(records)
     _LAYOUT.pack_into(head, 0, header[0], length, header[2], header[3], 0, *header[5:])
     _UINT32.pack_into(head, _CRC_AT, crc32c(records, crc32c(memoryview(head)[CRC_START:])))
     return b"".join((head, records))

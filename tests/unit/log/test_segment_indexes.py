@@ -10,6 +10,7 @@ from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.ids import Offset
 from tidelog.log import LogConfig
 from tidelog.log.files.index_file import CorruptIndexError
+from tidelog.log.placed import Placed
 from tidelog.log.segment_indexes import TIMESTAMP_MAX, IndexPaths, SegmentIndexes
 from tidelog.records import BatchBuilder, read_header
 from tidelog.records.batch import BatchHeader
@@ -28,7 +29,8 @@ def noted(disk: MemoryDisk, timestamps: list[int]) -> SegmentIndexes:
     """Of batches of one record each."""
     indexes = indexes_on(disk)
     for offset, timestamp in enumerate(timestamps):
-        indexes.note(offset, timestamp, offset * SIZE_BYTES, SIZE_BYTES)
+        header = header_of(timestamp)._replace(size_bytes=SIZE_BYTES)
+        indexes.note([Placed(0, header, offset, offset, timestamp)], offset * SIZE_BYTES)
     return indexes
 
 

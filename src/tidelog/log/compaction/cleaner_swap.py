@@ -26,9 +26,10 @@ from tidelog.log.compaction.cleaner_mark import CleanedMark
 from tidelog.log.compaction.cleaner_range import DirtyRange, find_dirty_range
 from tidelog.log.config import LogConfig
 from tidelog.log.files.leftovers import SWAP_SUFFIX
+from tidelog.log.placed import Placed
 from tidelog.log.producer_state import ProducerStates
 from tidelog.log.segment import Segment
-from tidelog.log.segments import Placed, Segments
+from tidelog.log.segments import Segments
 from tidelog.log.snapshots import ProducerSnapshots
 
 
