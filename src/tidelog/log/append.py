@@ -23,6 +23,7 @@ from tidelog.log.config import LogConfig
 from tidelog.log.placed import Placed
 from tidelog.log.producer_state import ProducerStates, RememberedBatch
 from tidelog.log.verification import VerificationGuard
+from tidelog.records._choose import KERNEL_IS_COMPILED, kernel
 from tidelog.records.batch import (
     BatchHeader,
     as_sent,
@@ -38,9 +39,11 @@ from tidelog.records.batch import (
 )
 from tidelog.records.compression import COMPRESSION_NAMES
 from tidelog.records.control import read_end_transaction_marker
+from tidelog.records.crc32c import crc32c
 from tidelog.records.header import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
+    CRC_START,
     DELETE_HORIZON_FLAG,
     LOG_APPEND_TIME_FLAG,
     TRANSACTIONAL_FLAG,
@@ -111,9 +114,12 @@ class Checked(NamedTuple):
 
 # As the constructors of these tuples, at a third of their price; there is one of each in every append.
 _make_result = partial(tuple.__new__, AppendResult)
+_make_header = partial(tuple.__new__, BatchHeader)
 _make_accepted = partial(tuple.__new__, Accepted)
 _make_checked = partial(tuple.__new__, Checked)
 _make_placed = partial(tuple.__new__, Placed)
+
+read_plain = kernel.read_plain
 
 
 def at_once_bytes_max(size_bytes: int) -> int:
@@ -131,6 +137,7 @@ class AppendRules:
         "_compression_level",
         "_decompressed_size_bytes_max",
         "_is_compacted",
+        "_is_plain",
         "_message_size_bytes_max",
         "_segment_size_bytes",
         "_topic_partition",
@@ -150,9 +157,40 @@ class AppendRules:
         self._uses_log_append_time = config.message_timestamp_type == "LogAppendTime"
         self._before_ms_max = config.message_timestamp_before_ms_max
         self._after_ms_max = config.message_timestamp_after_ms_max
+        self._is_plain = (
+            KERNEL_IS_COMPILED
+            and self.codec is None
+            and not self._is_compacted
+            and not self._uses_log_append_time
+            and self._before_ms_max is None
+        )
         self._decompressed_size_bytes_max = max(
             DECOMPRESSED_SIZE_FACTOR * config.message_size_bytes_max, DECOMPRESSED_SIZE_BYTES_MIN
         )
+
+    def check_plain(self, batch: memoryview, now_ms: int) -> Checked | None:
+        """As `check_for_leader`, of one batch of a client, where all is as with most batches of most topics.
+
+        Returns:
+            None where that, and `check_is_one`, have to look at it: then nothing is known of it.
+        """
+        if not self._is_plain or len(batch) > self._batch_size_bytes_max:
+            return None
+        found = read_plain(batch)
+        if found is None:
+            return None
+        values, max_timestamp, _ = found
+        base_offset, _, _, _, crc, attributes, _, _, newest, producer_id, epoch, sequence, _ = values
+        if base_offset or attributes or (producer_id >= 0 and (epoch < 0 or sequence < 0)):
+            return None
+        if crc32c(batch[CRC_START:]) != crc:
+            return None
+        after_ms_max = self._after_ms_max
+        if after_ms_max is not None and max_timestamp - now_ms > after_ms_max:
+            return None
+        corrected_timestamp = None if max_timestamp == newest else max_timestamp
+        accepted = _make_accepted((0, _make_header(values), max_timestamp, None, corrected_timestamp))
+        return _make_checked((self, batch, [accepted]))
 
     def check_for_leader(self, batches: memoryview, *, now_ms: int, origin: Origin, at_once: bool = False) -> Checked:
         """Check batches that are to be given offsets, and bring them into the codec of the topic. On any thread.

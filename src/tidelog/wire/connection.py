@@ -140,14 +140,15 @@ class FrameReceiver:
             raise self._refused(size, bytes(view[start : start + _SIZE_BYTES]))
         if size > _SMALL_SIZE_BYTES and held >= _START_BYTES and self._size_bytes_max_of is not None:
             self._check_size_of_api(size, _START.unpack_from(view, start)[1])
-        if held - _SIZE_BYTES < size:
+        first = start + _SIZE_BYTES
+        end = first + size
+        if end > self._end:
             self.needs_bytes = self._step(size, held)
             return None
-        first = start + _SIZE_BYTES
-        self._start = first + size
+        self._start = end
         if self._largest_seen < size <= _LARGE_SIZE_BYTES:
             self._largest_seen = size
-        return view[first : first + size]
+        return view[first:end]
 
     def hand_over(self, frame: memoryview) -> memoryview:
         """The frame that was handed out last, for good: without a copy if nothing came behind it."""

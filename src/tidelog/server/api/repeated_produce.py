@@ -48,16 +48,19 @@ if TYPE_CHECKING:
 FORMS_MAX = 2_048
 """Of 1 KiB each at most, for all connections of a listener; where there are more, they are learnt anew."""
 
-_START = Struct(">ii")
-_NUMBERS = Struct(">qqq")
 _PRODUCE = api(ApiKey.PRODUCE)
 _APPENDED = ProduceResponse(responses=[])  # in which no error is to be counted
 
 
 class Form:
-    """What requests of the same bytes mean, and how those of them are answered that are appended."""
+    """What requests of the same bytes mean, and how those of them are answered that are appended.
 
-    __slots__ = ("_head", "_size_bytes", "_tail", "acks_all", "api_version", "index", "topic")
+    Attributes:
+        parts: of such an answer, what is the same in all: its size, what is behind its correlation id, and its end.
+        pack: makes one of (size, correlation id, middle, base offset, log append time, log start offset, end).
+    """
+
+    __slots__ = ("acks_all", "api_version", "index", "pack", "parts", "topic")
 
     def __init__(self, frame: memoryview) -> None:
         """Read the first of them. Raises MalformedMessageError."""
@@ -71,16 +74,10 @@ class Form:
         self.acks_all = request.acks == -1
         zeros, ones = (_answer_of(version, topic, data.index, number) for number in (0, -1))
         at = next(index for index, pair in enumerate(zip(zeros, ones, strict=True)) if pair[0] != pair[1])
-        self._size_bytes = len(zeros) - 4
-        self._head = zeros[_START.size : at]
-        self._tail = zeros[at + _NUMBERS.size :]
-        invariant(self._tail == ones[at + _NUMBERS.size :], "the answer's numbers lie apart")
-
-    def answer(self, correlation_id: int, result: AppendResult) -> bytes:
-        """The frame that says where a batch was appended."""
-        base_offset, _, log_append_time_ms, log_start_offset, *_ = result
-        numbers = _NUMBERS.pack(base_offset, -1 if log_append_time_ms is None else log_append_time_ms, log_start_offset)
-        return _START.pack(self._size_bytes, correlation_id) + self._head + numbers + self._tail
+        head, tail = zeros[8:at], zeros[at + 24 :]
+        invariant(tail == ones[at + 24 :], "the answer's numbers lie apart")
+        self.parts = len(zeros) - 4, head, tail
+        self.pack = Struct(f">ii{len(head)}sqqq{len(tail)}s").pack
 
 
 def _answer_of(version: int, topic: TopicProduceData, index: int, number: int) -> bytes:
@@ -116,10 +113,10 @@ class ProduceRun(Gathered):
         "_forget",
         "_metrics",
         "_node",
-        "_staged",
         "_times_ns",
         "by_form",
         "now_ms",
+        "staged",
     )
 
     def __init__(
@@ -136,13 +133,8 @@ class ProduceRun(Gathered):
         self.now_ms = node.clock.wall_ms()
         self.by_form: dict[Form, _Batches] = {}
         self._by_partition: dict[Partition, _Batches] = {}
-        self._staged: list[tuple[Form, _Batches, int, int, memoryview]] = []
+        self.staged: list[tuple[Form, _Batches, int, int, memoryview]] = []
         self._times_ns: list[int] = []
-
-    @property
-    def is_full(self) -> bool:
-        """Whether whoever comes next begins another."""
-        return len(self._staged) >= REQUESTS_MAX
 
     def open(self, form: Form) -> _Batches | None:
         """Where the batches of a form go in this run; None where its requests are for the handler.
@@ -166,12 +158,6 @@ class ProduceRun(Gathered):
             batches = self._by_partition[partition] = _Batches(partition)
         self.by_form[form] = batches
         return batches
-
-    def stage(self, form: Form, batches: _Batches, checked: Checked, correlation_id: int, frame: memoryview) -> None:
-        """Have a batch appended with those before it."""
-        of_partition = batches.checked
-        self._staged.append((form, batches, len(of_partition), correlation_id, frame))
-        of_partition.append(checked)
 
     def note_time(self, handle_ns: int) -> None:
         """So long it took to stage the last one."""
@@ -197,18 +183,22 @@ class ProduceRun(Gathered):
         metrics = self._metrics
         performed_from_ns = 0 if metrics is None else perf_counter_ns()
         self.perform()
-        staged, self._staged = self._staged, []
+        staged, self.staged = self.staged, []
         share_ns = 0 if metrics is None else (perf_counter_ns() - performed_from_ns) // len(staged)
-        answers: list[Piece] = []
+        answers: list[Any] = []
         for form, batches, number, correlation_id, frame in staged:
             outcome = batches.outcomes[number]
             response = _APPENDED
             if isinstance(outcome, AppendResult):
+                offset, last_offset, time_ms, start_offset, *_ = outcome
                 if form.acks_all:
                     partition = batches.partition
-                    is_committed = outcome[1] < partition.high_watermark
+                    is_committed = last_offset < partition.high_watermark
                     invariant(is_committed, "{}: not committed", partition.topic_partition)
-                answers.append(form.answer(correlation_id, outcome))
+                if time_ms is None:
+                    time_ms = -1
+                size_bytes, head, tail = form.parts
+                answers.append(form.pack(size_bytes, correlation_id, head, offset, time_ms, start_offset, tail))
             else:
                 response = self._refused(outcome, frame, batches.partition)
                 answers += encode_response(ApiKey.PRODUCE, form.api_version, correlation_id, response)
@@ -216,7 +206,7 @@ class ProduceRun(Gathered):
                 handle_ns = self._times_ns.pop(0) + share_ns
                 times = metrics.times_of(_PRODUCE, form.api_version)
                 times.on_answered(self._connection.received_ns, perf_counter_ns() - handle_ns, response)
-        return [answers]
+        return [[b"".join(answers)]]
 
     def _refused(self, error: KafkaError | DiskError, frame: memoryview, partition: Partition) -> ProduceResponse:
         header, position = decode_request_header(frame)
@@ -226,7 +216,7 @@ class ProduceRun(Gathered):
 
     def drop(self) -> None:
         """See `Gathered`."""
-        self._staged, self._by_partition = [], {}
+        self.staged, self._by_partition = [], {}
         self._forget(self)
 
 
@@ -260,7 +250,7 @@ class RepeatedProduce:
             if form is None:
                 return None
         run = self._run
-        if run is None or run.is_full:
+        if run is None or len(run.staged) >= REQUESTS_MAX:
             self.perform()
             run = ProduceRun(self._node, connection, self._forget, self._metrics)
         batches = run.by_form.get(form) or run.open(form)
@@ -268,14 +258,19 @@ class RepeatedProduce:
             return None
         partition = batches.partition
         try:
-            check_is_one(batch)
-            checked = partition.log.rules.check_for_leader(batch, now_ms=run.now_ms, origin="client", at_once=True)
+            rules = partition.log.rules
+            checked = rules.check_plain(batch, run.now_ms)
+            if checked is None:
+                check_is_one(batch)
+                checked = rules.check_for_leader(batch, now_ms=run.now_ms, origin="client", at_once=True)
         except (KafkaError, TakesLongError):
             return None
         except InvariantBrokenError as error:
             self._node.broker.failures.on_bug(partition, error)
             raise
-        run.stage(form, batches, checked, correlation_id, frame)
+        of_partition = batches.checked
+        run.staged.append((form, batches, len(of_partition), correlation_id, frame))
+        of_partition.append(checked)
         if self._metrics is not None:
             run.note_time(perf_counter_ns() - started_ns)
         self._run = run

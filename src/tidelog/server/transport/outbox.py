@@ -13,34 +13,38 @@ from tidelog.wire import Piece
 
 
 class Outbox:
-    """Of one connection. False when it is empty."""
+    """Of one connection. False when it is empty.
 
-    __slots__ = ("_pieces", "_position")
+    Attributes:
+        pieces: to be asked whether there are any, as often as a connection does.
+    """
+
+    __slots__ = ("_position", "pieces")
 
     def __init__(self) -> None:
-        self._pieces: deque[Piece] = deque()
+        self.pieces: deque[Piece] = deque()
         self._position = 0  # of the first piece: what is out of it
 
     def __bool__(self) -> bool:
-        return bool(self._pieces)
+        return bool(self.pieces)
 
     def extend(self, pieces: Iterable[Piece]) -> None:
         """Send these, too."""
-        self._pieces.extend(pieces)
+        self.pieces.extend(pieces)
 
     def clear(self) -> None:
         """Send nothing more."""
-        self._pieces.clear()
+        self.pieces.clear()
         self._position = 0
 
     @property
     def bytes_in_memory(self) -> int:
         """Of pieces that do not lie on disk."""
-        return sum(len(piece) for piece in self._pieces if isinstance(piece, (bytes, bytearray, memoryview)))
+        return sum(len(piece) for piece in self.pieces if isinstance(piece, (bytes, bytearray, memoryview)))
 
     def next_chunk(self, size_bytes_max: int) -> Buffer | None:
         """What comes next; None if it has to be read from the disk (`chunk_on_disk`). It stays until `advance`."""
-        piece, position = self._pieces[0], self._position
+        piece, position = self.pieces[0], self._position
         size = min(len(piece) - position, size_bytes_max)
         if isinstance(piece, (bytes, bytearray, memoryview)):
             return piece if size == len(piece) else memoryview(piece)[position : position + size]
@@ -48,12 +52,12 @@ class Outbox:
 
     def chunk_on_disk(self, size_bytes_max: int) -> Callable[[], Buffer]:
         """Reads what comes next, on a thread. It raises TidelogError: that cannot be read any more."""
-        stored, position = cast(StoredBytes, self._pieces[0]), self._position
+        stored, position = cast(StoredBytes, self.pieces[0]), self._position
         return partial(stored.read, position, min(len(stored) - position, size_bytes_max))
 
     def advance(self, size_bytes: int) -> None:
         """So much more of the first piece is out."""
         self._position += size_bytes
-        if self._position >= len(self._pieces[0]):
-            self._pieces.popleft()
+        if self._position >= len(self.pieces[0]):
+            self.pieces.popleft()
             self._position = 0
