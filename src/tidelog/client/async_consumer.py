@@ -243,7 +243,14 @@ class AsyncConsumer(Generic[K, V]):
         """The partitions that are paused, sorted."""
         return sorted(self._subscription.paused)
 
-    def seek(self, partition: TopicPartition, offset: int | Position, leader_epoch: int | None = None) -> None:
+    def seek(
+        self,
+        partition: TopicPartition,
+        offset: int | Position,
+        leader_epoch: int | None = None,
+        *,
+        fetch_end_offset: int | None = None,
+    ) -> None:
         """Go on at an offset.
 
         Args:
@@ -251,10 +258,12 @@ class AsyncConsumer(Generic[K, V]):
             offset: of the next record to read; or a position, as `position` or an error's `seek_to` gave it.
             leader_epoch: of the record *before* it, as `position` or the record itself gave it. Then the next poll
                 finds out first whether the log was truncated since, and says so (KIP-320). A position has its own.
+            fetch_end_offset: no fetch begins at or above it. Whoever reads a range gives the end of that. Otherwise the
+                last fetch of the range is followed by one that waits at the broker, for up to `fetch_max_wait_ms`.
         """
         position = position_of(partition, offset, leader_epoch)
         self._fetching.settle()
-        self._reader(partition).seek(*position)
+        self._reader(partition).seek(*position, fetch_end_offset)
         self._fetching.pump_soon()
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:

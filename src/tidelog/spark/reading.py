@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import LogTruncatedError, OffsetOutOfRangeError, TopicRecreatedError
-from tidelog.base.ids import Offset
+from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.records.batch import split_batches
 from tidelog.spark.clients import borrowed_consumer
 from tidelog.spark.options import SourceOptions
@@ -94,8 +94,13 @@ def _fetch(piece: Range, options: SourceOptions, schema: pa.Schema, *, skips_rem
     rows = RowsBuilder(schema, piece.partition)
     try:
         with borrowed_consumer(options.client) as consumer:
+
+            def seek(offset: Offset, leader_epoch: LeaderEpoch | None) -> None:
+                # A fetch behind the range would wait at the broker, and the next tasks' fetches for a connection.
+                consumer.seek(piece.partition, offset, leader_epoch, fetch_end_offset=piece.end_offset)
+
             consumer.assign([piece.partition])
-            consumer.seek(piece.partition, piece.start_offset, piece.leader_epoch_before)
+            seek(piece.start_offset, piece.leader_epoch_before)
             may_learn_id = True
             while not check.is_complete:
                 try:
@@ -106,14 +111,14 @@ def _fetch(piece: Range, options: SourceOptions, schema: pa.Schema, *, skips_rem
                     if not may_learn_id or not is_planned:
                         raise
                     may_learn_id = False
-                    consumer.seek(piece.partition, piece.start_offset, piece.leader_epoch_before)
+                    seek(piece.start_offset, piece.leader_epoch_before)
                 except OffsetOutOfRangeError as error:
                     if not skips_removed or _word_of(error) != "retention":
                         raise
                     begins = Offset(min(error.log_start_offset or 0, piece.end_offset))
                     logger.warning("%s", _skipped_text(piece, check.expected_offset, begins))
                     check.expected_offset = begins
-                    consumer.seek(piece.partition, begins, None)
+                    seek(begins, None)
     except (LogTruncatedError, OffsetOutOfRangeError) as error:
         raise TaskTruncatedError(piece, error) from error
     if rows.row_count:

@@ -173,6 +173,19 @@ def test_a_few_answers_are_held_in_advance_and_no_more() -> None:
     assert bench.need() == FetchFrom(Offset(10), 1_000, BrokerId(1))
 
 
+def test_no_fetch_begins_behind_the_range_that_is_read_until_a_seek() -> None:
+    bench = Bench()
+    bench.reader.seek(Offset(0), None, 7)
+    bench.fetch((0, 0, 5))
+    bench.fetch((5, 0, 5))
+    assert bench.deliver() == list(range(10))
+    assert bench.need() is None
+    bench.metadata(epoch=1)
+    assert isinstance(bench.need(), Validate)  # whether the log was truncated is looked for all the same
+    bench.reader.seek(Offset(10), None)
+    assert bench.need() == FetchFrom(Offset(10), 1_000, BrokerId(1))
+
+
 def test_a_new_leader_epoch_is_followed_by_a_question_and_drops_what_was_fetched_before() -> None:
     bench = Bench()
     bench.read_up_to(5)

@@ -56,12 +56,14 @@ class LentConsumer:
         self.surprises = surprises
         self.new_topic_id = new_topic_id
         self.sought: list[tuple[int, int | None]] = []
+        self.fetch_end_offsets: list[int] = []
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         pass
 
-    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int | None) -> None:
+    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int | None, *, fetch_end_offset: int) -> None:
         self.sought.append((offset, leader_epoch))
+        self.fetch_end_offsets.append(fetch_end_offset)
 
     def poll_batches(self, timeout_ms: int) -> list[FetchedBatches]:
         if self.surprises:
@@ -88,6 +90,7 @@ def test_a_consumer_that_knew_the_topic_before_this_one_begins_again(monkeypatch
     consumer = LentConsumer(1, NEW)
     assert read(consumer, monkeypatch) == 3
     assert consumer.sought == [(0, None)] * 2
+    assert consumer.fetch_end_offsets == [3, 3]  # the end of the range
 
 
 def test_what_retention_removes_before_it_is_read_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,7 @@ from tidelog.client.core.positions import (
     place_in_range,
 )
 from tidelog.client.core.values import PartitionStatistics, PositionReset, ResetPolicy, ResetReason
+from tidelog.records.batch import INT64_MAX
 
 DOUBTS_MAX = 5
 """So often may a leader call an offset out of range that it has just vouched for."""
@@ -105,6 +106,7 @@ class PartitionReader:
         self.not_before_ms = 0
         self._policy = policy
         self._fetch_size_bytes = fetch_size_bytes
+        self._fetch_end_offset = INT64_MAX  # no fetch begins there, or behind
         self._retry_delay_ms = retry_delay_ms
         self._on_reset = on_reset
         self._rule = rule
@@ -190,9 +192,9 @@ class PartitionReader:
                 return NeedsMetadata()
             else:
                 return Validate(self.standing.leader_epoch if self._requested_epoch is None else self._requested_epoch)
-        if len(self.held) >= FETCHES_AHEAD_MAX:
-            return None
         end = self.held[-1].next_offset if self.held else self.standing.offset
+        if len(self.held) >= FETCHES_AHEAD_MAX or end >= self._fetch_end_offset:
+            return None
         if now_ms >= self._preferred_until_ms:
             self._preferred = None
         self._fetched_from = self.leader_id if self._preferred is None else self._preferred
@@ -210,9 +212,10 @@ class PartitionReader:
         else:
             self._go_to(place or self._first_place())
 
-    def seek(self, offset: Offset, leader_epoch: LeaderEpoch | None) -> None:
+    def seek(self, offset: Offset, leader_epoch: LeaderEpoch | None, fetch_end_offset: int | None = None) -> None:
         """Go there. With the epoch of the record before, the log is asked first whether it still has that record."""
         self._new_generation()
+        self._fetch_end_offset = INT64_MAX if fetch_end_offset is None else fetch_end_offset
         self._go_to(PositionStatus.stored(offset, leader_epoch))
         if leader_epoch is not None:
             self.phase = Phase.VALIDATING
@@ -427,6 +430,7 @@ class PartitionReader:
         self._range_start = None
         self._time_looked_up = None
         self.not_before_ms = 0
+        self._fetch_end_offset = INT64_MAX
         self.held.clear()
 
     def _go_to(self, place: PositionStatus | LookUp) -> None:
