@@ -6,8 +6,9 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import LogTruncatedError, OffsetOutOfRangeError, TopicRecreatedError
@@ -85,12 +86,23 @@ def read_range(
         TaskTruncatedError: it cannot be read any more, as records are gone.
         RangeNotReadError: it was not read whole: nothing came for `kafkaConsumer.pollTimeoutMs`, or not what should.
     """
-    with closing(_Prefetch(lambda: _fetch(piece, options, schema, skips_removed=skips_removed))) as ahead:
-        yield from ahead
-
-
-def _fetch(piece: Range, options: SourceOptions, schema: pa.Schema, *, skips_removed: bool) -> Iterator[pa.RecordBatch]:
     check = RangeCheck(piece)
+    batches = _fetch(check, options, schema, skips_removed=skips_removed)
+    with closing(batches):
+        some = list(islice(batches, 1))
+        if check.is_complete:  # few records come with one answer, and are not worth a thread
+            yield from some
+            yield from batches
+        else:
+            with closing(_Prefetch(batches)) as ahead:
+                yield from some
+                yield from ahead
+
+
+def _fetch(
+    check: RangeCheck, options: SourceOptions, schema: pa.Schema, *, skips_removed: bool
+) -> Generator[pa.RecordBatch, None, None]:
+    piece = check.piece
     rows = RowsBuilder(schema, piece.partition)
     try:
         with borrowed_consumer(options.client) as consumer:
@@ -161,22 +173,21 @@ def _one_answer(consumer: Consumer, check: RangeCheck, rows: RowsBuilder, timeou
 
 
 class _Prefetch:
-    """Runs an iterator in a thread, a few items ahead of whoever iterates over this. Close it in any case."""
+    """Runs an iterator in a thread, a few items ahead of whoever iterates over this. Close this first, in any case."""
 
     _END = object()
 
-    def __init__(self, make: Callable[[], Iterator[pa.RecordBatch]]) -> None:
+    def __init__(self, items: Iterator[pa.RecordBatch]) -> None:
         self._queue: queue.Queue[object] = queue.Queue(AHEAD_MAX)
         self._is_closed = False
-        self._thread = threading.Thread(target=self._run, args=(make,), name="tidelog-read", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(items,), name="tidelog-read", daemon=True)
         self._thread.start()
 
-    def _run(self, make: Callable[[], Iterator[pa.RecordBatch]]) -> None:
+    def _run(self, items: Iterator[pa.RecordBatch]) -> None:
         try:
-            with closing(make()) as items:  # type: ignore[type-var]  # it is a generator
-                for item in items:
-                    if not self._put(item):
-                        return
+            for item in items:
+                if not self._put(item):
+                    return
             self._put(self._END)
         except BaseException as error:
             self._put(error)

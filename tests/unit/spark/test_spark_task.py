@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
@@ -72,7 +73,9 @@ class LentConsumer:
         return [FetchedBatches(T0, memoryview(three_records()), 0, 3, 3, 3, 0, 0, self.new_topic_id)]
 
 
-def read(consumer: LentConsumer, monkeypatch: pytest.MonkeyPatch, *, skips_removed: bool = False) -> int:
+def read(
+    consumer: LentConsumer, monkeypatch: pytest.MonkeyPatch, *, skips_removed: bool = False, end_offset: int = 3
+) -> int:
     """How many rows a task gives."""
 
     @contextmanager
@@ -81,7 +84,7 @@ def read(consumer: LentConsumer, monkeypatch: pytest.MonkeyPatch, *, skips_remov
 
     monkeypatch.setattr(reading, "borrowed_consumer", lend)
     options = source_options({"kafka.bootstrap.servers": "h:1", "subscribe": "t"}, streaming=False)
-    piece = Range(T0, NEW, Offset(0), Offset(3), None, None, LeaderEpoch(0))
+    piece = Range(T0, NEW, Offset(0), Offset(end_offset), None, None, LeaderEpoch(0))
     schema = arrow_schema(spark_schema(include_headers=False))
     return sum(batch.num_rows for batch in read_range(piece, options, schema, skips_removed=skips_removed))
 
@@ -91,6 +94,24 @@ def test_a_consumer_that_knew_the_topic_before_this_one_begins_again(monkeypatch
     assert read(consumer, monkeypatch) == 3
     assert consumer.sought == [(0, None)] * 2
     assert consumer.fetch_end_offsets == [3, 3]  # the end of the range
+
+
+def test_what_comes_with_one_answer_is_read_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    class TwiceAsked(LentConsumer):
+        def poll_batches(self, timeout_ms: int) -> list[FetchedBatches]:
+            threads.append(threading.current_thread().name)
+            start = len(threads) * 3 - 3 if is_long else 0
+            return [FetchedBatches(T0, memoryview(records_at(start, 3)), start, start + 3, 9, 9, 0, 0, NEW)]
+
+    threads: list[str] = []
+    is_long = False
+    assert read(TwiceAsked(0, NEW), monkeypatch) == 3
+    assert threads == ["MainThread"]
+    threads.clear()
+    is_long = True
+    monkeypatch.setattr(reading, "ROWS_MAX", 3)
+    assert read(TwiceAsked(0, NEW), monkeypatch, end_offset=9) == 9
+    assert threads == ["MainThread", "MainThread", "tidelog-read"]
 
 
 def test_what_retention_removes_before_it_is_read_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
