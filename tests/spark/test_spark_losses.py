@@ -58,6 +58,7 @@ def test_truncation_is_never_silent(
                 "offset": 5,
                 "partition": 0,
                 "topic": topic.name,
+                "topicId": failing.offset(0)["topics"][topic.name]["id"],
             }
         ],
         "v": 1,
@@ -127,17 +128,30 @@ def test_what_is_lost_while_a_batch_runs_fails_its_task(
     assert "reading.py" not in text  # the traceback is of Spark and of the batch's function
 
 
-def test_a_recreated_topic_is_not_the_old_one(topic: Topic, new_query: NewQuery) -> None:
+def test_a_recreated_topic_is_not_the_old_one(spark: SparkSession, topic: Topic, new_query: NewQuery) -> None:
     topic.send("a")
     query = new_query(topic)
     query.run()
+    read_id = query.offset(0)["topics"][topic.name]["id"]
     topic.delete()
     topic.create()
     topic.send("x", "y", "z")
-    with pytest.raises(Exception, match="another topic of the same name") as error:
-        query.run()
-    assert [loss["cause"] for loss in told_of(error.value)["losses"]] == ["recreated"]
-    query.run(failOnDataLoss="false")
+    told: list[QueryLoss] = []
+    listener = LossListener(told.append)
+    spark.streams.addListener(listener)
+    try:
+        with pytest.raises(Exception, match="another topic of the same name") as error:
+            query.run()
+        assert [loss["cause"] for loss in told_of(error.value)["losses"]] == ["recreated"]
+        query.run(failOnDataLoss="false")
+        wait_until(lambda: len(told) == 2, lambda: f"the listener hears of both: {told}", seconds=SECONDS_MAX)
+    finally:
+        spark.streams.removeListener(listener)
+    assert [(loss.topic_id, loss.gone_count, loss.resumed_offset) for loss in told] == [
+        (read_id, 1, None),
+        (read_id, 1, 0),
+    ]
+    assert losses(str(query.checkpoint)) == [told[1]]
     assert query.values == ["a", "x", "y", "z"]
     assert query.offset(1)["truncatedFrom"][topic.name]["0"]["cause"] == "recreated"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidelog.spark.checkpoints import KAFKA, TIDELOG, Checkpoint, SourceOffset
-from tidelog.spark.offsets import CheckpointError, StreamOffset
+from tidelog.spark.offsets import CheckpointError, Loss, ReadPosition, StreamOffset
 from tidelog.spark.truncation import consequences_of
 
 if TYPE_CHECKING:
@@ -179,18 +179,18 @@ def losses_of_error(
     entries = details.get("losses")
     for entry in entries if isinstance(entries, list) else []:
         divergent = entry.get("divergentOffset")
-        offset = entry["offset"]
+        loss = Loss(entry["cause"], ReadPosition(entry["offset"], entry.get("leaderEpoch")), divergent)
         yield QueryLoss(
             topic=entry["topic"],
             partition=entry["partition"],
             topic_id=entry.get("topicId"),
-            cause=entry["cause"],
-            from_offset=offset,
-            leader_epoch=entry.get("leaderEpoch"),
+            cause=loss.cause,
+            from_offset=loss.position.offset,
+            leader_epoch=loss.position.leader_epoch,
             divergent_offset=divergent,
             resumed_offset=None,
             resumed_leader_epoch=None,
-            gone_count=0 if divergent is None else max(0, offset - divergent),
+            gone_count=consequences_of(loss, None).gone_count,
             read_again_count=0,
             skipped_count=0,
             batch_id=None,

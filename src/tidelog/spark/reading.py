@@ -49,6 +49,7 @@ class TaskTruncatedError(LogTruncatedError):
             "offset": piece.start_offset,
             "partition": piece.partition.partition,
             "topic": piece.partition.topic,
+            "topicId": piece.topic_id,
         }
         self._set(
             f"{tagged_text(LOG_TRUNCATION, {'losses': [loss], 'v': 1})}\n"
@@ -140,7 +141,7 @@ def _fetch(
 def _skipped_text(piece: Range, offset: Offset, begins: Offset) -> str:
     topic, partition = piece.partition
     loss = {"cause": "retention", "offset": offset, "partition": partition, "resumedOffset": begins, "topic": topic}
-    loss["skippedCount"] = begins - offset
+    loss |= {"skippedCount": begins - offset, "topicId": piece.topic_id}
     told = tagged_text(LOG_TRUNCATION, {"losses": [loss], "v": 1})
     return (
         f"{piece.partition} lost records to retention while a batch read them: it goes on at offset {begins} "

@@ -178,13 +178,15 @@ class Consequences(NamedTuple):
 
 
 def consequences_of(loss: Loss, resumed: Offset | None) -> Consequences:
-    """What it means to go on at `resumed`; None: there is no such partition any more."""
+    """What it means to go on at `resumed`; None: the query did not, or there is no such partition any more."""
     stood = loss.position.offset
     if loss.cause == "retention":
         return Consequences(0, 0, 0 if resumed is None else max(0, resumed - stood))
-    if loss.cause != "truncated" or resumed is None:
+    if loss.cause != "truncated":
         return Consequences(stood, 0, 0)  # nothing of the old topic is read again, whatever the new one holds
     parted = loss.resume_offset
+    if resumed is None:
+        return Consequences(max(0, stood - (parted or 0)), 0, 0)
     if parted is None:  # all may be gone, and each that is read again may be one of those
         return Consequences(stood, max(0, stood - resumed), max(0, resumed - stood))
     return Consequences(max(0, stood - parted), max(0, parted - resumed), max(0, resumed - parted))
@@ -343,4 +345,5 @@ def _loss_json(partition: TopicPartition, loss: Loss, facts: PartitionFacts | No
         "offset": loss.position.offset,
         "partition": partition.partition,
         "topic": partition.topic,
+        "topicId": loss.topic_id,
     }

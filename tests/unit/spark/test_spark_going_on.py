@@ -83,6 +83,7 @@ def test_a_rewind_is_said_once(cluster: ToyCluster, caplog: pytest.LogCaptureFix
                 "resumedOffset": 7,
                 "skippedCount": 0,
                 "topic": "t",
+                "topicId": cluster.topic_ids["t"],
             }
         ],
         "onTruncation": "rewind",

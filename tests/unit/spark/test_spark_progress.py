@@ -110,6 +110,14 @@ class TestListeners:
         stopped = told[-1]
         assert (stopped.batch_id, stopped.resumed_offset, stopped.gone_count) == (None, None, 5)
         assert (stopped.query_id, stopped.query_name) == ("a-query", "copy")
+        # What another topic of the name took away is all that was read, and of the topic that was read.
+        other = ', "offset": 20, "partition": 0, "topic": "t", "topicId": "AAAAAAAAAAAAAAAAAAAAAQ"}'
+        causes = [f'{{"cause": "{cause}"' + other for cause in ("recreated", "missing", "truncated", "retention")]
+        said = f'[LOG_TRUNCATION]{{"losses": [{", ".join(causes)}], "v": 1}}'
+        listener.onQueryTerminated(SimpleNamespace(id="a-query", exception=said))
+        assert [loss.gone_count for loss in told[-4:]] == [20, 20, 20, 0]
+        assert {loss.topic_id for loss in told[-4:]} == {"AAAAAAAAAAAAAAAAAAAAAQ"}
+        stopped = told[-1]
         listener.onQueryTerminated(SimpleNamespace(id="a-query", exception=None))
         listener.onQueryTerminated(SimpleNamespace(id="a-query", exception="[LOG_TRUNCATION]{}"))
         listener.onQueryTerminated(SimpleNamespace(id="a-query", exception='[LOG_TRUNCATION]{"losses": [{}]}'))

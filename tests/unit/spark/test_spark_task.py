@@ -132,6 +132,7 @@ def test_what_retention_removes_before_it_is_read_is_told_as_that(monkeypatch: p
             "offset": 0,
             "partition": 0,
             "topic": "t",
+            "topicId": NEW,
         }
     ]
 

@@ -216,7 +216,7 @@ def test_policies(cause: str, resume: int | None, policy: OnTruncation, goes_to:
 
 
 def test_the_error_can_be_read_by_a_program_and_by_a_person() -> None:
-    loss = Loss("truncated", ReadPosition(Offset(60), LeaderEpoch(1)), Offset(50))
+    loss = Loss("truncated", ReadPosition(Offset(60), LeaderEpoch(1)), Offset(50), "AAAAAAAAAAAAAAAAAAAAAQ")
     error = StreamTruncatedError({T0: loss}, {T0: PartitionFacts(LeaderEpoch(3), Offset(20), Offset(90))})
     tagged, _, words = str(error).partition("\n")
     assert json.loads(tagged.removeprefix("[LOG_TRUNCATION]")) == {
@@ -229,6 +229,7 @@ def test_the_error_can_be_read_by_a_program_and_by_a_person() -> None:
                 "offset": 60,
                 "partition": 0,
                 "topic": "t",
+                "topicId": "AAAAAAAAAAAAAAAAAAAAAQ",
             }
         ],
         "v": 1,
