@@ -45,7 +45,13 @@ class Checkpoint:
 
     def plan(self, batch_id: int, begin: int | None, end: ReadPosition, **more: Any) -> None:
         begins: Mapping[TopicPartition, ReadPosition] = {} if begin is None else {T0: at(begin)}
-        offset = StreamOffset({"t": ID}, {T0: end}, begins, **more)
+        self._write(batch_id, StreamOffset({"t": ID}, {T0: end}, begins, **more))
+
+    def plan_without(self, batch_id: int, **more: Any) -> None:
+        """A batch that finds no partition."""
+        self._write(batch_id, StreamOffset(**more))
+
+    def _write(self, batch_id: int, offset: StreamOffset) -> None:
         (self.path / "offsets" / str(batch_id)).write_text(f"v1\n{{}}\n{json.dumps(offset.to_json())}")
 
 
@@ -218,6 +224,27 @@ def test_a_topic_that_was_missing_and_is_read_again_has_its_rows_once(
     assert names(spark, table) == [f"{offset}@0" for offset in range(12)]
     told = read_table(spark, f"{table}_truncations").orderBy("batchId").collect()
     assert [(row.cause, row.withdrawnRows) for row in told] == [("started", 0), ("missing", 0), ("started", 8)]
+
+
+def test_a_topic_that_comes_back_after_its_rows_were_withdrawn_is_refused(
+    spark: SparkSession, tmp_path: Path, checkpoint: Checkpoint, frame: Callable[..., DataFrame]
+) -> None:
+    for deleted_topics in ("keep", "withdraw"):
+        table = tmp_path / deleted_topics
+        writer = healing_writer(table, checkpoint.path, deleted_topics=deleted_topics)
+        writer(frame(range(10)), 0)
+        missing = {T0: Loss("missing", at(10), None, ID)}
+        checkpoint.plan_without(1, losses=missing, missing=missing)
+        writer(frame(range(0)), 1)
+        checkpoint.plan(2, 10, at(12))
+        if deleted_topics == "keep":
+            writer(frame(range(10, 12)), 2)
+            assert names(spark, table) == [f"{offset}@0" for offset in range(12)]
+        else:
+            assert "t-0 was missing, its rows were withdrawn" in refused(
+                "TABLE_BEHIND", lambda writer=writer: writer(frame(range(10, 12)), 2)
+            )
+            assert names(spark, table) == []
 
 
 def test_a_path_is_one_of_this_machine_whatever_spark_s_default_file_system_is(

@@ -156,6 +156,24 @@ def test_a_recreated_topic_is_not_the_old_one(spark: SparkSession, topic: Topic,
     assert query.offset(1)["truncatedFrom"][topic.name]["0"]["cause"] == "recreated"
 
 
+def test_a_topic_that_was_not_selected_for_a_while_is_not_read_again(
+    new_topic: NewTestTopic, new_query: NewQuery, driver_log: Path
+) -> None:
+    topic, other = new_topic(), new_topic()
+    topic.send("a")
+    other.send("x", "y")
+    query = new_query(topic, subscribe=f"{topic.name},{other.name}")
+    query.run()
+    query.run(subscribe=topic.name, failOnDataLoss="false")
+    (loss,) = losses(str(query.checkpoint))
+    assert (loss.cause, loss.topic, loss.from_offset, loss.resumed_offset) == ("missing", other.name, 2, None)
+    other.send("z")
+    query.run()
+    assert sorted(query.values) == ["a", "x", "y", "z"]
+    assert f"{other.name}-0 is there again; the query goes on at offset 2" in driver_log.read_text()
+    assert losses(str(query.checkpoint)) == [loss]
+
+
 def test_state_forbids_a_rewind_and_listeners_hear_of_it(
     spark: SparkSession, node: NodeProcess, new_topic: NewTestTopic, new_query: NewQuery, tmp_path: Path
 ) -> None:

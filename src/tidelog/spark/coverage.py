@@ -55,6 +55,7 @@ def coverage_of(
             continue
         key = PartitionKey(event.topic, event.topic_id, event.partition)
         if event.cause == STARTED:
+            close(key, event.read_from)
             opened[key] = event.read_from or 0
             continue
         if event.cause in (RECREATED, MISSING):

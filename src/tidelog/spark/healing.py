@@ -32,6 +32,7 @@ from tidelog.spark.delta import (
     column_types,
 )
 from tidelog.spark.healing_errors import HealingError, errors_of_executors
+from tidelog.spark.offsets import StreamOffset
 from tidelog.spark.plan import ranges_of
 from tidelog.spark.table_files import ADDED, PROVENANCE, REWRITTEN, WRITTEN, BatchProvenance, row_remover, row_writer
 from tidelog.spark.withdrawal import REPLACED, STARTED, Event, Withdrawal, events_of, withdrawal_of
@@ -261,6 +262,8 @@ class HealingWriter:
         if owner != query_id:
             events.append((Event(REPLACED, None, None, None), Withdrawal(query_id=owner)))
         for start, end in batch:
+            if self.withdraws_deleted:
+                self._check_returned(start, end)
             topic_ids |= end.topic_ids
             for (topic, partition), (first, last) in ranges_of(start, end).items():
                 if (topic, int(partition)) in ranges:
@@ -274,6 +277,24 @@ class HealingWriter:
                 (event, withdrawal_of(event, with_deleted_topics=self.withdraws_deleted)) for event in events_of(end)
             ]
         return _Plan(query_id, batch_id, BatchProvenance(query_id, batch_id, topic_ids, ranges), events)
+
+    def _check_returned(self, start: StreamOffset, end: StreamOffset) -> None:
+        """Refuse to go on behind rows that were withdrawn with a topic which was not deleted after all.
+
+        Raises:
+            HealingError: TABLE_BEHIND.
+        """
+        for key, loss in start.missing.items():
+            begin = end.begin.get(key)
+            if begin is None or not begin.offset or not loss.position.offset:
+                continue
+            if loss.topic_id == end.topic_ids.get(key.topic):
+                raise HealingError(
+                    "TABLE_BEHIND",
+                    f"{self.table.uri}: {key} was missing, its rows were withdrawn (deleted_topics={WITHDRAW}), and it "
+                    f"is there again: the query reads it from offset {begin.offset} on, and the rows before that would "
+                    "be missing. Start with a new table and a new checkpoint",
+                )
 
     def _commit(self, spark: SparkSession, snapshot: TableSnapshot, plan: _Plan, added: Sequence[NewFile]) -> _Rewrite:
         rewrite = self._rewritten(spark, snapshot, plan.withdrawals)

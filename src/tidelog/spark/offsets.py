@@ -1,26 +1,30 @@
 """What Spark keeps of us in its checkpoint: where every partition stands, and under which leader epoch.
 
-    {"begin": {…}, "topics": {"t": {"id": "<22 characters>", "p": {"0": {"leaderEpoch": 3, "offset": 57}}}},
+    {"begin": {…}, "missing": […],
+     "topics": {"t": {"id": "<22 characters>", "p": {"0": {"leaderEpoch": 3, "offset": 57}}}},
      "truncatedFrom": {…}, "v": 1}
 
 `topics` is where a batch ends (exclusive). `begin` is where it begins, for the partitions of which the end of the
 batch before does not say so: all of the first batch, those that are new, those that were reset after a loss. It
 belongs to the *end*, because Spark writes that down before the batch runs: a replay then reads the same ranges.
 `truncatedFrom` is where a reset partition stood before, and why it could not go on from there.
+`missing` is where the query stood in partitions that are not there now: they may come back.
 
 Spark compares offsets as text, so there is one way only to write each: keys in the order of `json.dumps(sort_keys)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 from tidelog.base.errors import TidelogError
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition, parse_uuid
 
 VERSION = 1
+KEYS = frozenset({"begin", "missing", "replans", "topics", "truncatedFrom", "v"})
+"""Of the JSON of an offset."""
 LINEAGE_LENGTH_MAX = 8
 """Leader epochs that a position remembers; older ones only make a truncation that reaches so far back less exact."""
 
@@ -72,12 +76,20 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """One offset of the stream, as in `checkpoint/offsets/N`. Empty, it is the one before the first batch."""
+    """One offset of the stream, as in `checkpoint/offsets/N`. Empty, it is the one before the first batch.
+
+    Attributes:
+        missing: those that have been missing for the longest time come first.
+        replans: how many batches before this one, without a break, read again what the one before them could not. Two
+            of them may read the same range, and Spark takes equal offsets for nothing to do.
+    """
 
     topic_ids: Mapping[str, str | None] = field(default_factory=dict)
     positions: Mapping[TopicPartition, ReadPosition] = field(default_factory=dict)
     begin: Mapping[TopicPartition, ReadPosition] = field(default_factory=dict)
     losses: Mapping[TopicPartition, Loss] = field(default_factory=dict)
+    missing: Mapping[TopicPartition, Loss] = field(default_factory=dict)
+    replans: int = 0
 
     def resumed(self, partition: TopicPartition) -> Offset | None:
         """Where the query went on after the loss of a partition; None if there is no such partition any more."""
@@ -85,11 +97,24 @@ class StreamOffset:
             return self.losses[partition].resume_offset
         return self.begin[partition].offset if partition in self.begin else None
 
+    def standing_at(
+        self, moved: Mapping[TopicPartition, ReadPosition], topic_ids: Mapping[str, str | None]
+    ) -> StreamOffset:
+        """The same, but that some partitions stand elsewhere, those of `topic_ids` being added."""
+        return replace(self, topic_ids={**self.topic_ids, **topic_ids}, positions={**self.positions, **moved})
+
     def to_json(self) -> Json:
         """The canonical form: equal offsets give equal text."""
         offset: Json = {}
         if self.begin:
             offset["begin"] = _per_topic(self.begin, _position_json)
+        if self.missing:
+            offset["missing"] = [
+                {**_loss_json(loss), "partition": int(key.partition), "topic": key.topic}
+                for key, loss in self.missing.items()
+            ]
+        if self.replans:
+            offset["replans"] = self.replans
         if self.topic_ids:
             partitions = _per_topic(self.positions, _position_json)
             offset["topics"] = {
@@ -127,6 +152,8 @@ class StreamOffset:
                 positions=_parse(((topic, _object(entry)["p"]) for topic, entry in topics.items()), _parse_position),
                 begin=_parse(_object(offset.get("begin", {})).items(), _parse_position),
                 losses=_parse(_object(offset.get("truncatedFrom", {})).items(), _parse_loss),
+                missing=dict(map(_parse_missing, _list(offset.get("missing", [])))),
+                replans=_number(offset.get("replans", 0)),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
@@ -170,9 +197,7 @@ def _parse(topics: Iterable[tuple[str, object]], parse: Callable[[Mapping[str, o
 
 def _parse_position(entry: Mapping[str, object]) -> ReadPosition:
     epoch = entry["leaderEpoch"]
-    lineage = entry.get("lineage", [])
-    if not isinstance(lineage, list):
-        raise TypeError(f"lineage {lineage!r}")
+    lineage = map(_list, _list(entry.get("lineage", [])))
     return ReadPosition(
         Offset(_number(entry["offset"])),
         None if epoch is None else LeaderEpoch(_number(epoch)),
@@ -190,6 +215,18 @@ def _parse_loss(entry: Mapping[str, object]) -> Loss:
         _parse_id(entry["id"]),
         entry.get("inReplay", False) is True,
     )
+
+
+def _parse_missing(value: object) -> tuple[TopicPartition, Loss]:
+    entry = _object(value)
+    key = TopicPartition(str(entry["topic"]), PartitionIndex(_number(entry["partition"])))
+    return key, _parse_loss(entry)
+
+
+def _list(value: object) -> Sequence[object]:
+    if not isinstance(value, list):
+        raise TypeError(f"a list is expected, not {value!r}")
+    return value
 
 
 def _object(value: object) -> Mapping[str, object]:

@@ -29,6 +29,7 @@ from tidelog.spark.plan import (
 )
 from tidelog.spark.pushdown import Wanted
 from tidelog.spark.replay_notes import ReplayNotes
+from tidelog.spark.returns import returned, returned_text, set_back, still_missing, with_unread
 from tidelog.spark.tags import OFFSET_OUT_OF_RANGE, tagged_text
 from tidelog.spark.truncation import (
     CannotTellError,
@@ -246,6 +247,9 @@ class StreamPlanner:
             return start
         if after.losses:
             self._go_on(start, after)
+        for key, position in returned(before, self.facts, self.target).items() if self.facts is not None else ():
+            if after.begin.get(key) == position:
+                logger.warning("%s", returned_text(key, position))
         self.positions = after.positions
         self._planned = after.to_json()
         return self._planned
@@ -325,19 +329,25 @@ class StreamPlanner:
 
     def _next(self, before: StreamOffset, record_limit: int | None) -> StreamOffset | None:
         self.facts = facts = self.cluster.facts(before.topic_ids)
-        losses = self._losses(before.positions, before.topic_ids, facts)
-        losses |= self._before_they_were_found(before, facts)
-        for key, (position, loss) in self.cut_short.items():
-            if before.positions.get(key) == position:
-                losses[key] = _farther_back(loss, losses.get(key, loss))
-        begin = self._new_begins(before, facts, losses)
+        back = returned(before, facts, self.target)
+        again = set_back(before, self.cut_short)
+        moved = back | again
+        standing = before.standing_at(moved, {key.topic: facts.topic_ids[key.topic] for key in back})
+        losses = self._losses(standing.positions, standing.topic_ids, facts)
+        losses |= self._before_they_were_found(standing, facts)
+        cut = {key: loss for key, (at, loss) in self.cut_short.items() if before.positions.get(key) == at}
+        losses |= with_unread(losses, cut, {key: before.missing[key] for key in back}, facts)
+        if losses and self.options.on_truncation is OnTruncation.FAIL:
+            raise StreamTruncatedError(losses, facts.partitions)
+        begin = self._new_begins(standing, facts, losses)
+        begin |= {key: at for key, at in moved.items() if key in facts.partitions and key not in losses}
         for key, (position, loss) in self.left_out.items():
             if before.positions.get(key) == position and key not in losses:
                 losses[key], begin[key] = loss, position
         positions = {
-            key: begin.get(key) or before.positions[key]
+            key: begin.get(key) or standing.positions[key]
             for key in sorted(facts.partitions)
-            if key in begin or key in before.positions
+            if key in begin or key in standing.positions
         }
         latest = {key: facts.partitions[key].end_offset for key in positions}
         if self.target is not None:
@@ -352,7 +362,9 @@ class StreamPlanner:
             self.valid_at[key] = position, facts.partitions[key].leader_epoch
         self.last_batch_ms = self.cluster.now_ms()
         topics = {key.topic for key in ended}
-        return StreamOffset({topic: facts.topic_ids.get(topic) for topic in topics}, ended, begin, losses)
+        topic_ids = {topic: facts.topic_ids.get(topic) for topic in topics}
+        replans = before.replans + 1 if again else 0
+        return StreamOffset(topic_ids, ended, begin, losses, still_missing(before, ended, losses), replans)
 
     def _wait_for_more(
         self, positions: Mapping[TopicPartition, ReadPosition], latest: Mapping[TopicPartition, Offset]
@@ -368,7 +380,7 @@ class StreamPlanner:
         self, before: StreamOffset, facts: ClusterFacts, losses: Mapping[TopicPartition, Loss]
     ) -> dict[TopicPartition, ReadPosition]:
         """Where the partitions begin of which `before` does not say so: at first, when they are new, after a loss."""
-        if not before.topic_ids and not before.losses:
+        if not before.topic_ids and not before.losses and not before.missing:
             return _bound_positions(self.options.start, self.options, self.cluster, facts)
         questions = {}
         for key, now in facts.partitions.items():
@@ -410,7 +422,9 @@ class StreamPlanner:
                     loss.cause,
                 )
                 left[key] = _what_is_left(*pairs[key], loss)
-                if left[key][1] != pairs[key][1]:
+                if loss.cause == "missing":
+                    self.cut_short[key] = pairs[key][1], loss._replace(position=pairs[key][0])
+                elif left[key][1] != pairs[key][1]:
                     self.cut_short[key] = pairs[key][1], loss
                 elif loss.cause == "retention":
                     self.left_out[key] = pairs[key][1], loss._replace(in_replay=True)
@@ -553,10 +567,6 @@ def operators_of(checkpoint: Checkpoint, start: Json) -> list[str]:
         f"checkpoint {checkpoint.location} is of another query: its newest batches do not end where this query "
         "stands. Give the path that is this query's checkpointLocation"
     )
-
-
-def _farther_back(one: Loss, other: Loss) -> Loss:
-    return min(one, other, key=lambda loss: -1 if loss.resume_offset is None else loss.resume_offset)
 
 
 def _what_is_left(begin: ReadPosition, end: ReadPosition, loss: Loss) -> tuple[ReadPosition, ReadPosition]:

@@ -77,7 +77,7 @@ def ends_of(progress: Progress) -> Iterator[tuple[int, StreamOffset]]:
     """Where our sources stand after a batch, by the place of the source; none where nothing was read."""
     for number, source in enumerate(_sources(progress)):
         end = _offset(source.get("endOffset"))
-        if end is not None and end.positions:
+        if end is not None and (end.positions or end.losses):
             yield number, end
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tidelog.spark.checkpoint_files import CheckpointFiles, FallbackFiles, LocalFiles, without_password
 from tidelog.spark.healing_errors import HealingError
-from tidelog.spark.offsets import CheckpointError, StreamOffset
+from tidelog.spark.offsets import KEYS, CheckpointError, StreamOffset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,6 +139,6 @@ def parse_offsets(text: str) -> dict[int, dict[str, object]]:
             offset = json.loads(line[line.find("{") :])
         except ValueError:
             continue
-        if isinstance(offset, dict) and "v" in offset and offset.keys() <= {"begin", "topics", "truncatedFrom", "v"}:
+        if isinstance(offset, dict) and "v" in offset and offset.keys() <= KEYS:
             found[number] = offset
     return found

@@ -14,11 +14,12 @@ from support.fixtures.checkpoints import WrittenCheckpoint
 from support.fixtures.toy_cluster import IDS, Record, ToyCluster
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.client.core.positions import UNDEFINED_MS_MAX
-from tidelog.spark.offsets import Json, StreamOffset
+from tidelog.spark.offsets import Json, Loss, ReadPosition, StreamOffset
 from tidelog.spark.options import source_options
 from tidelog.spark.plan import PlanError, Range
 from tidelog.spark.planner import IDLE_WAIT_MS_MAX, StreamPlanner, batch_ranges
 from tidelog.spark.pushdown import Numbers, Wanted
+from tidelog.spark.returns import MISSING_MAX, still_missing
 from tidelog.spark.truncation import CannotTellError, StreamTruncatedError
 
 FIRST: Json = {"v": 1}
@@ -240,6 +241,65 @@ def test_a_topic_that_is_gone_is_a_loss_and_may_come_back() -> None:
     assert spans(planner.ranges(gone, back)) == [("t-0", 0, 2)]
 
 
+def test_a_topic_that_was_missing_goes_on_where_the_query_stood(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = ToyCluster(t=1, u=1)
+    cluster["t", 0].append(5)
+    end = planner_of(cluster).next_offset(FIRST, None)
+    planner = planner_of(cluster, failOnDataLoss="false")
+    cluster.hidden = {T0}
+    gone = planner.next_offset(end, None)
+    cluster["u", 0].append(1)
+    other = planner.next_offset(gone, None)
+    assert "truncatedFrom" not in other
+    cluster.hidden = set()
+    cluster["t", 0].append(3)
+    for again in (planner, planner_of(cluster), planner_of(cluster, onTruncation="latest")):
+        back = again.next_offset(other, None)
+        assert spans(again.ranges(other, back)) == [("t-0", 5, 8)]
+        assert "truncatedFrom" not in back
+        assert "missing" not in back
+        assert again.next_offset(back, None) is back
+    assert caplog.text.count("t-0 is there again; the query goes on at offset 5, where it stood") == 3
+
+    # What it lost meanwhile is told as such.
+    cluster["t", 0].truncate(4)
+    cluster["t", 0].append(5)
+    with pytest.raises(StreamTruncatedError, match="t-0 was truncated"):
+        planner_of(cluster).next_offset(other, None)
+    back = planner.next_offset(other, None)
+    assert spans(planner.ranges(other, back)) == [("t-0", 4, 9)]
+    assert [loss.cause for loss in StreamOffset.from_json(back).losses.values()] == ["truncated"]
+
+
+def test_a_topic_that_was_missing_in_a_replay_is_read_from_where_the_batch_began() -> None:
+    cluster = ToyCluster(t=1, u=1)
+    cluster["t", 0].append(5)
+    planner = planner_of(cluster, failOnDataLoss="false")
+    first = planner.next_offset(FIRST, None)
+    cluster["t", 0].append(4)
+    end = planner.next_offset(first, None)
+    for is_still_missing in (False, True):
+        again = planner_of(cluster, failOnDataLoss="false")
+        cluster.hidden = {T0}
+        assert again.ranges(first, end) == []
+        after = again.next_offset(end, None) if is_still_missing else end
+        cluster.hidden = set()
+        back = again.next_offset(after, None)
+        assert spans(again.ranges(after, back)) == [("t-0", 5, 9)]
+        assert "truncatedFrom" not in back
+
+
+def test_partitions_that_stay_missing_are_forgotten_the_oldest_first() -> None:
+    keys = [TopicPartition("t", PartitionIndex(number)) for number in range(1200)]
+    end = StreamOffset()
+    for first in (0, 300, 600, 900):
+        gone = {key: Loss("missing", ReadPosition(Offset(5)), None, IDS[0]) for key in keys[first : first + 300]}
+        end = StreamOffset(missing=still_missing(end, (), gone))
+        end = StreamOffset.from_json(json.loads(json.dumps(end.to_json())))
+    assert list(end.missing) == keys[-MISSING_MAX:]
+    assert list(still_missing(end, keys[:1100], {})) == keys[1100:]
+
+
 def test_batches() -> None:
     cluster = ToyCluster(t=2)
     cluster["t", 0].append(10)
@@ -315,7 +375,7 @@ class Query:
         table: dict[TopicPartition, dict[int, Record]] = {}
         for end, rows in zip(self.wal[1:], self.batches, strict=True):
             offset = StreamOffset.from_json(end)
-            for key in offset.losses:
+            for key in offset.losses.keys() & offset.begin.keys():
                 begin = offset.begin[key].offset
                 table[key] = {at: record for at, record in table.get(key, {}).items() if at < begin}
             for key, records in rows.items():
@@ -337,6 +397,8 @@ STEPS = st.sampled_from(
         "run",
         "restart",
         "restart after commit",
+        "hide",
+        "show",
     ]
 )
 
@@ -374,9 +436,14 @@ def _check_healed_table(steps: list[tuple[str, int, int]], records_max: int | No
             query.run()
         elif step == "restart after commit":
             query.restart_after_commit()
+        elif step == "hide" and len(query.wal) > 1:
+            cluster.hidden.add(TopicPartition("t", PartitionIndex(number)))
+        elif step in ("hide", "show"):
+            cluster.hidden.discard(TopicPartition("t", PartitionIndex(number)))
         else:
             query.restart()
     query.run()
+    cluster.hidden.clear()
     while query.plan():
         query.run()
     expected = {key: dict(enumerate(partition.log)) for key, partition in cluster.partitions.items()}

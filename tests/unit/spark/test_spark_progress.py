@@ -83,6 +83,10 @@ def test_a_loss_is_that_of_the_batch_that_made_up_for_it(as_text: bool) -> None:
     assert list(losses_of(progress(AFTER, AFTER, as_text=as_text))) == []  # nothing new was found
     assert list(losses_of(progress(AFTER, BEFORE, as_text=as_text))) == []
     assert len(list(losses_of(progress(None, AFTER, as_text=as_text)))) == 1
+    # With its only topic, the end of the batch says of no partition any more where it stands.
+    nothing_left = StreamOffset(losses={T0: Loss("missing", at(20), None, IDS[0])}).to_json()
+    (loss,) = losses_of(progress(BEFORE, nothing_left, as_text=as_text))
+    assert (loss.cause, loss.topic_id, loss.gone_count) == ("missing", IDS[0], 20)
 
 
 class TestListeners:

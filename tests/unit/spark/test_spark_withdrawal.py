@@ -117,6 +117,10 @@ def test_coverage_follows_what_was_read() -> None:
         KEY: (Span(3, 11),),
         PartitionKey("t", OTHER, 0): (Span(0, 4),),
     }
+    # A topic that comes back is read from where it stood, or from where a batch began that could not read it.
+    missing, back = (5, Event("missing", "t", ID, 0, None, 11)), (6, Event("started", "t", ID, 0, read_from=11))
+    assert covered(started, missing, back, end=20) == {KEY: (Span(3, 20),)}
+    assert covered(started, (5, Event("started", "t", ID, 0, read_from=8)), end=20) == {KEY: (Span(3, 20),)}
 
 
 steps = st.lists(
