@@ -5,6 +5,7 @@ Most of it is played without Spark: a task is a call, and so is the driver's com
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -16,7 +17,8 @@ from support.clients.kafka_peer import KafkaPeer, missing_peers, shared_peer
 from support.fixtures.waiting import wait_until
 from support.nodes.cluster import PROMPT, Cluster
 from support.nodes.node import NodeProcess, StartNode
-from tidelog import Admin, ConfigResource, Consumer, Producer, TopicPartition
+from tidelog import Admin, ConfigResource, Consumer, NewTopic, Producer, TopicPartition
+from tidelog.cli.app import run
 from tidelog.client.admin.cluster_descriptions import FeatureUpdate
 
 pa = pytest.importorskip("pyarrow")
@@ -25,8 +27,9 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'ti
 from tidelog.spark import decision_log as decision_logs  # noqa: E402 - pyspark is there
 from tidelog.spark import exactly_once  # noqa: E402
 from tidelog.spark.decision_log import TOPIC, DecisionLog, decision_log  # noqa: E402
+from tidelog.spark.large_records import RecordTooLargeError, told_sizes  # noqa: E402
 from tidelog.spark.options import SinkOptions, sink_options  # noqa: E402
-from tidelog.spark.sink import ExactlyOnceBatchWriter, _Rows  # noqa: E402
+from tidelog.spark.sink import ExactlyOnceBatchWriter, _Rows, write_rows  # noqa: E402
 from tidelog.spark.sink_decisions import (  # noqa: E402
     Committable,
     SinkAheadError,
@@ -35,10 +38,12 @@ from tidelog.spark.sink_decisions import (  # noqa: E402
     SinkNotPreparedError,
     SinkOtherQueryError,
     SinkState,
+    SinkStateError,
     Writing,
     decided,
     transactional_id,
 )
+from tidelog.spark.tags import find_tag  # noqa: E402
 
 _numbers = count(1)
 
@@ -63,6 +68,11 @@ class Sink:
             },
             streaming=True,
         )
+
+    @property
+    def plain_options(self) -> dict[str, str]:
+        """Of a sink that writes at least once."""
+        return {"kafka.bootstrap.servers": self.bootstrap, "topic": self.topic}
 
     def task(
         self, writing: Writing, values: Sequence[str], *, partition: int = 0, attempt: int = 0, **more: str
@@ -318,6 +328,47 @@ def test_what_others_wrote_to_the_topic_of_decisions_is_theirs(sink: Sink) -> No
         producer.send(TOPIC, '{"v":2}', f"{sink.sink_id}-of-a-later-version", partition=0).result()
     sink.commit(sink.task(batch(1), ["b"]))
     assert sink.read() == ["a", "b"]
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_topic_of_decisions_that_forgets_is_refused(start_node: StartNode, policy: str) -> None:
+    node = start_node()
+    with Admin(node.bootstrap) as admin:
+        admin.create_topics([NewTopic(TOPIC, 1, 1, configs={"cleanup.policy": policy})])
+    sink, writing = Sink(node.bootstrap), Writing("query", "run", 0)
+    told = rf"^\[SINK_DECISIONS_NOT_KEPT\] topic {TOPIC} has cleanup\.policy={policy},"
+    with pytest.raises(SinkStateError, match=told) as error:
+        sink.task(writing, ["a"])
+    command = re.findall(r"`tidelog ([^`]*)`", str(error.value))[0]
+    assert run([*command.split(), "--bootstrap", node.bootstrap]) == 0
+    sink.commit(sink.task(writing, ["a"]))
+    assert sink.read() == ["a"]
+
+
+def test_a_batch_that_a_topic_takes_not_for_its_size_says_so(sink: Sink) -> None:
+    with Admin(sink.bootstrap) as admin:
+        admin.create_topics([NewTopic(sink.topic, 1, 1, configs={"max.message.bytes": "2000"})])
+    small, large = [b"x" * 100] * 100, [b"x" * 3_000]
+    for values, remedy in ((small, "Lower kafka.batch.size below 2000"), (large, "Raise the limit")):
+        rows = pa.record_batch([pa.array(values)], names=["value"])
+        once, plain = sink.options(), sink_options(sink.plain_options, streaming=True)
+
+        def write_once(rows: Any = rows, options: SinkOptions = once) -> None:
+            sent, task = _Rows(options), exactly_once.Task(Writing("query", f"run-{next(_numbers)}", 0), 0, 0)
+            with told_sizes(options, sent.largest):
+                exactly_once.write(iter([rows]), options, task, sent.send)
+
+        for write in (write_once, lambda rows=rows, options=plain: write_rows(iter([rows]), options)):
+            with pytest.raises(RecordTooLargeError) as error:
+                write()
+            told = find_tag(error.value, "SINK_RECORD_TOO_LARGE")
+            assert told is not None
+            assert told.details == {
+                "largestRowBytes": len(values[0]), "limitBytes": 2000, "partition": 0, "topic": sink.topic, "v": 1
+            }  # fmt: skip
+            assert str(error.value).startswith("[SINK_RECORD_TOO_LARGE]{")
+            assert remedy in str(error.value)
+            assert len(str(error.value).splitlines()) == 1
 
 
 def test_an_attempt_of_a_fenced_run_that_came_late_is_aborted_with_its_batch(sink: Sink) -> None:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tidelog import Admin, Consumer, NewTopic, Producer, TopicPartition
+from tidelog import Admin, ConfigResource, Consumer, NewTopic, Producer, TopicPartition
 from tidelog.base.errors import (
     Code,
     KafkaError,
@@ -25,7 +25,7 @@ from tidelog.base.errors import (
     UnknownTopicError,
 )
 from tidelog.client.kafka_settings import admin_settings, client_arguments
-from tidelog.spark.sink_decisions import Committable, SinkState, run_of, transactional_id
+from tidelog.spark.sink_decisions import Committable, SinkState, SinkStateError, run_of, transactional_id
 
 if TYPE_CHECKING:
     from tidelog.client.admin.transaction_descriptions import TransactionDescription
@@ -73,12 +73,14 @@ class DecisionLog:
         self._consumer: Consumer | None = None
         self._admin: Admin | None = None
         self._states: dict[str, bytes] = {}  # as written: that of another sink may be of another version
+        self._keeps_all = False
 
     def close(self) -> None:
         """Disconnect. The next use connects anew."""
         clients = (self._consumer, self._admin)
         self._consumer = self._admin = None
         self._states = {}
+        self._keeps_all = False
         for client in clients:
             if client is not None:
                 with suppress(TidelogError):
@@ -173,7 +175,38 @@ class DecisionLog:
             self._connected_admin.describe_topics([TOPIC])
         except UnknownTopicError:
             return False
+        if not self._keeps_all:
+            self._check_policy()
+            self._keeps_all = True
         return True
+
+    def _check_policy(self) -> None:
+        """Refuse a topic from which the brokers delete what is old: a batch whose decision is gone is written again.
+
+        Raises:
+            SinkStateError: `[SINK_DECISIONS_NOT_KEPT]`.
+        """
+        resource = ConfigResource("topic", TOPIC)
+        try:
+            said = self._connected_admin.describe_configs([resource])[resource].get("cleanup.policy")
+        except KafkaError as error:
+            if error.retriable:
+                raise
+            logger.warning(
+                "whether topic %s keeps what sinks decide is not known: %s. It must have cleanup.policy=compact; with"
+                " the right to DescribeConfigs of it the sink checks that",
+                TOPIC,
+                error,
+            )
+            return
+        policy = "" if said is None or said.value is None else said.value
+        if "delete" in policy or "compact" not in policy:
+            raise SinkStateError(
+                f"[SINK_DECISIONS_NOT_KEPT] topic {TOPIC} has cleanup.policy={policy}, so brokers delete what sinks"
+                " decided, and a batch whose decision is gone is written a second time. Run"
+                f" `tidelog topics alter {TOPIC} --config cleanup.policy=compact`, or Kafka's"
+                f" `kafka-configs --alter --topic {TOPIC} --add-config cleanup.policy=compact`, then restart the query"
+            )
 
     def _create_topic(self) -> None:
         replicas = min(REPLICAS_MAX, len(self._connected_admin.describe_cluster().brokers))

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from tidelog.base.errors import ConfigError, TidelogError
 from tidelog.spark import exactly_once
 from tidelog.spark.clients import borrowed_producer
+from tidelog.spark.large_records import largest_row_bytes, told_sizes
 from tidelog.spark.options import SinkOptions
 from tidelog.spark.sink_decisions import Writing
 from tidelog.spark.workers import worded_errors
@@ -167,10 +168,11 @@ def write_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> Writt
 
     Raises:
         SinkError: a row has no topic, or an illegal partition.
+        RecordTooLargeError: its topic takes no batches of this size.
         TidelogError: the brokers did not take a record; says why.
     """
     rows = _Rows(options)
-    with borrowed_producer(options.client) as producer:
+    with told_sizes(options, rows.largest), borrowed_producer(options.client) as producer:
         count = sum(rows.send(producer, batch) for batch in batches)
         producer.flush()
     return Written(count, rows.bad)
@@ -199,17 +201,23 @@ def _write_exactly_once(
     writing = exactly_once.writing_of_stream(context) if writing is None else writing
     task = exactly_once.Task(writing, context.partitionId(), context.attemptNumber())
     rows = _Rows(options)
-    prepared = exactly_once.write(batches, options, task, rows.send)
+    with told_sizes(options, rows.largest):
+        prepared = exactly_once.write(batches, options, task, rows.send)
     prepared.bad_rows = rows.bad
     return prepared
 
 
 class _Rows:
-    """Sends the rows of one task, but for the bad ones."""
+    """Sends the rows of one task, but for the bad ones.
+
+    Attributes:
+        largest: of each topic, the bytes of the key and the value of the largest row so far.
+    """
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
         self._bad: BadRows | None = None
+        self.largest: dict[str, int] = {}
 
     @property
     def bad(self) -> dict[str, int]:
@@ -228,6 +236,7 @@ class _Rows:
             self._bad = BadRows(self._options, producer)
         good = batch if self._bad is None else self._bad.sift(batch)
         for topic, rows in _by_topic(good, self._options):
+            self.largest[topic] = max(self.largest.get(topic, 0), largest_row_bytes(rows))
             producer.send_arrow(topic, rows)
         return int(good.num_rows)
 
