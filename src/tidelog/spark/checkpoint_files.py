@@ -161,16 +161,18 @@ class SparkFiles:
             return False
 
     def _read(self, plan: Callable[[], Any]) -> list[Any]:
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped, unused-ignore]
         from pyspark.errors import PySparkException
 
+        # A client of Spark Connect has no gateway to a JVM, and may have no such package.
+        gateway = sys.modules.get("py4j.protocol")
+        of_gateway: tuple[type[Exception], ...] = () if gateway is None else (gateway.Py4JError,)
         try:
             rows: list[Any] = plan().collect()
         except PySparkException as error:
             if error.getCondition() in _NOT_FOUND:
                 raise FileNotFoundError(self._root) from None
             raise OSError(str(error).partition("JVM stacktrace")[0]) from error
-        except Py4JError as error:  # of what lies below Spark, such as Hadoop's file systems
+        except of_gateway as error:  # of what lies below Spark, such as Hadoop's file systems
             said = str(error).splitlines()
             raise OSError(next((line[2:] for line in said if line.startswith(": ")), said[0])) from error
         return rows

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -237,3 +239,36 @@ def test_a_note_of_a_replay_that_was_damaged_is_refused(tmp_path: Path) -> None:
     file.write_text(file.read_text()[:-9])
     with pytest.raises(CheckpointError, match="is no note of a batch that ran again"):
         notes.read(end(9))
+
+
+def test_a_client_of_spark_connect_reads_without_a_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package pyspark-client brings no py4j; a classic session has loaded it."""
+    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tidelog[spark-local]'")
+    from pyspark.errors import PySparkException
+
+    from tidelog.spark.checkpoint_files import SparkFiles
+
+    monkeypatch.setitem(sys.modules, "py4j", None)
+    monkeypatch.delitem(sys.modules, "py4j.protocol", raising=False)
+
+    class ToySession:
+        error: Exception | None = None
+
+        @property
+        def read(self) -> Any:
+            return self
+
+        def text(self, path: str, *, wholetext: bool) -> Any:
+            return SimpleNamespace(collect=lambda: self._collected(path))
+
+        def _collected(self, path: str) -> list[Any]:
+            if self.error is not None:
+                raise self.error
+            return [SimpleNamespace(value=path)]
+
+    session: Any = ToySession()
+    files = SparkFiles(session, "s3a://lake/checkpoint")
+    assert files.text("metadata") == "s3a://lake/checkpoint/metadata"
+    session.error = PySparkException("no such place")
+    with pytest.raises(OSError, match="no such place"):
+        files.text("metadata")
