@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.base.errors import MissingExtraError
+from tidelog.base.errors import ConfigError, MissingExtraError
 from tidelog.spark.healing_errors import HealingError
 
 try:
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 __all__ = ["CommitFailedError", "DeltaError", "NewFile", "TableFile", "TableFolder", "TableSnapshot"]
+
+
+_UNOPENABLE = re.compile(r"[\[\]{}|^\\]|%[0-9A-Fa-f]{2}")
+"""What a path may not have: deltalake makes a URL of it, which it rejects by a panic, or reads as another path; and
+Spark takes braces for a pattern."""
 
 
 class NewFile(NamedTuple):
@@ -71,12 +76,21 @@ class TableFolder:
 
     @staticmethod
     def at(table: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> TableFolder:
-        """The folder that a user names. A relative path becomes absolute, since executors work elsewhere."""
+        """The folder that a user names. A relative path becomes absolute, since executors work elsewhere.
+
+        Raises:
+            ConfigError: deltalake would panic at such a path, or look for the table elsewhere.
+        """
         uri = os.fspath(table).rstrip("/")
         if uri.startswith("file:"):
             uri = re.sub(r"^file:(//(?=/))?", "", uri)
         if not _is_remote(uri):
             uri = str(Path(uri).absolute())
+            if found := _UNOPENABLE.search(uri):
+                raise ConfigError(
+                    f"{uri}: deltalake or Spark cannot open a table at a path with {found[0]} in it: give one without "
+                    r"any of [ ] { } | ^ \ and without % before two hexadecimal digits, or a symbolic link to it"
+                )
         return TableFolder(uri, None if storage_options is None else dict(storage_options))
 
     @property
