@@ -80,7 +80,8 @@ def test_an_audit_says_how_far_it_is_while_it_runs(
     writing = rows.writeStream.foreachBatch(healing_writer(table, checkpoint))
     writing.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
 
-    with Heard() as heard, ThreadPoolExecutor(1) as pool, _progress_of(spark, heard):
+    heard = Heard()
+    with heard, ThreadPoolExecutor(1) as pool, _progress_of(spark, heard):
         running = pool.submit(audit, spark, table, checkpoint, waiting_rows(tmp_path), topic.options)
         try:
             # This Spark runs one task at a time.

@@ -83,7 +83,7 @@ def killed(run: Callable[[], None], step: Path, name: str, checkpoint: Path) -> 
     assert len(list(checkpoint.glob("commits/[0-9]*"))) == planned, name
 
 
-def records_of(topic: Topic, **options: str) -> list[Any]:
+def records_of(topic: Topic, **options: Any) -> list[Any]:
     partitions = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
     with Consumer(topic.node.bootstrap, auto_offset_reset="none", **options) as consumer:
         consumer.assign(partitions, start="earliest")
