@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 TOKEN = "delegation token"
 DECISIONS = "__tidelog_sink_decisions"
-RIGHTS_OF_THE_SINK: tuple[AclOperationName, ...] = ("read", "write", "describe", "create")
+RIGHTS_OF_THE_SINK: tuple[AclOperationName, ...] = ("read", "write", "describe", "describe_configs", "create")
 """What docs/spark-exactly-once.md says that the sink needs there."""
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", TOKEN)
@@ -76,6 +77,40 @@ def test_a_query_by_a_token_and_what_is_refused(spark: SparkSession, secured: Se
     with pytest.raises(Exception, match="SASL SCRAM-SHA-512 failed, as user 'alice'") as error:
         spark.read.format("tidelog").options(**wrong, subscribe="allowed-written").load().count()
     assert "not-hers" not in str(error.value)
+
+
+@pytest.mark.timeout(240)
+def test_the_page_for_those_who_come_from_spark_s_connector_tells_how(
+    spark: SparkSession, secured: SecuredCluster, tmp_path: Path
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spark-from-kafka-connector.md").read_text(encoding="utf-8")
+    snippet = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[-1]
+    with secured.admin_client() as admin:
+        admin.create_topics([NewTopic("allowed-flights", 1)])
+    login = secured.login("SCRAM-SHA-512")
+    with Producer(secured.bootstrap(), **secured.options(login)) as producer:
+        producer.send("allowed-flights", b"UA1545")
+    real = properties_of(login, secured.authority)
+    for shown, given in {
+        "broker.example:9094": secured.bootstrap("RENEWED"),
+        "/etc/kafka/ca.pem": real["ssl.truststore.location"],
+        '"flights"': '"allowed-flights"',
+    }.items():
+        assert shown in snippet
+        snippet = snippet.replace(shown, given)
+    assert login.username in snippet
+    names: dict[str, Any] = {"spark": spark, "password": login.password}
+    exec(compile(snippet, "docs/spark-from-kafka-connector.md", "exec"), names)
+    read: list[bytes] = []
+    query = names["flights"].writeStream.foreachBatch(lambda rows, _: read.extend(row.value for row in rows.collect()))
+    query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert read == []  # a stream starts at the end, as that of Spark's connector does
+    with Producer(secured.bootstrap(), **secured.options(login)) as producer:
+        producer.send("allowed-flights", b"UA1714")
+    query = names["flights"].writeStream.foreachBatch(lambda rows, _: read.extend(row.value for row in rows.collect()))
+    query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start().awaitTermination()
+    assert read == [b"UA1714"]
 
 
 def test_a_topic_of_decisions_that_is_there_needs_no_right_to_create_it(secured: SecuredCluster) -> None:
