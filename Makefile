@@ -12,7 +12,7 @@
 # make worlds   every state of small worlds of replicas, and what breaks under the rules that were replaced
 # make mutants  change one place of the replication rules at a time, and see whether a test fails: a minute or two
 #               (MUTANTS_ARGS="quorum --sample 300": some of another package; tests/mutants/run_mutants.py --help)
-# make peers    Apache Kafka, Spark's Kafka connector and Hadoop's S3 into peers/, for the tests and benchmarks with them
+# make peers    Apache Kafka, Spark's Kafka connector, Hadoop's S3 and HDFS into peers/, for the tests and benchmarks with them
 # make setup    what each of these does first: everything it needs, in .venv, once
 # make librdkafka  librdkafka's own tests against three nodes: built from source, half an hour in all
 # make clean    forget .venv, peers/ and everything built
@@ -96,7 +96,7 @@ chaos: $(READY)
 soak: $(READY)
 	@$(RUN) tests/chaos/soak.py --hours $(HOURS) $(if $(SOAK_INTO),--into $(SOAK_INTO)) $(SOAK_ARGS)
 
-peers: peers/kafka/.fetched peers/spark/.fetched peers/hadoop/.fetched
+peers: peers/kafka/.fetched peers/spark/.fetched peers/hadoop/.fetched peers/hdfs/.fetched
 
 # Anew when its list has changed. Without them the tests and benchmarks that want them say so, and skip.
 peers/%/.fetched: constraints/peers/%.xml
