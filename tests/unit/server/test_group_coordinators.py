@@ -11,23 +11,26 @@ from uuid import UUID
 
 import pytest
 
-from support.fixtures.led_offsets import GatedExecutor, Led, SetClock
+from support.fixtures.led_offsets import PLACE, GatedExecutor, Led, SetClock
 from support.fixtures.lone_broker import lone_replication
 from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, KafkaError, refusal
-from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId
 from tidelog.base.ports import Executor
 from tidelog.controller import CreateTopicResult, TopicToCreate
+from tidelog.coordinator.transactions.transaction import Transaction
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.rng import SystemRng
 from tidelog.metadata import BrokerImage, MetadataDelta, MetadataImage, TopicImage
 from tidelog.metadata.records.brokers import RegisterBrokerRecord
 from tidelog.metadata.records.cluster import ConfigRecord
 from tidelog.metadata.records.topics import TopicRecord
+from tidelog.records.transaction_marker import TransactionMarker
 from tidelog.server.broker.broker import Broker
-from tidelog.server.coordinators.coordinator_partitions import CoordinatorNode
+from tidelog.server.coordinators.coordinator_partitions import CoordinatorNode, send_to_nobody
 from tidelog.server.groups.group_coordinators import GroupCoordinators, forget
 from tidelog.server.tasks import Tasks
+from tidelog.server.transactions.transaction_coordinators import TransactionCoordinators
 from tidelog.wire.primitives import ZERO_UUID
 
 
@@ -314,5 +317,28 @@ def test_a_deletion_that_a_broker_hears_of_late_keeps_the_offsets_of_the_next_to
         led.one.notify(partial(forget, ["t"], image_with(NEW)))
         await asyncio.sleep(0)
         assert led.one.coordinator.topics == ({"t"} if is_kept else set())
+
+    asyncio.run(run())
+
+
+def test_a_coordinator_of_transactions_that_is_loaded_anew_goes_on_with_the_numbers_of_markers() -> None:
+    """It has the epoch of the one before, whose markers are known by their numbers where they were written."""
+
+    async def run() -> None:
+        node = CoordinatorNode(
+            groups(Controller(), {})._broker, {}, SetClock(), InlineExecutor(), SystemRng(), Controller().create
+        )
+        found = TransactionCoordinators(node, send_to_leader=send_to_nobody)
+        before, after = (found._new_machine(0)._markers for _ in range(2))
+        transaction = Transaction(
+            transactional_id="t",
+            producer_id=ProducerId(1),
+            producer_epoch=ProducerEpoch(0),
+            timeout_ms=1_000,
+            partitions=frozenset((PLACE,)),
+            updated_ms=0,
+        )
+        markers = [send.request for one in (before, after) for send in one.begin(transaction, LeaderEpoch(0))]
+        assert [marker.number for marker in markers if isinstance(marker, TransactionMarker)] == [1, 2]
 
     asyncio.run(run())

@@ -18,7 +18,8 @@ Kafka: `TransactionCoordinator`, `TransactionStateManager`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import count
 from typing import NamedTuple
 
 from tidelog.base.errors import Code, CorruptLogError, KafkaError, refusal
@@ -81,6 +82,7 @@ class TransactionCoordinator:
         partition: of `__transaction_state`, for messages.
         value_version: of the layout in which it writes: 0, or 1 from transaction.version 1 on.
         memory: of the ids of all coordinators of a node; None for no bound.
+        marker_numbers: rising, of all that the coordinators of a node prepare; None for its own.
 
     Attributes:
         value_version: may be set at any time, as the feature changes.
@@ -94,6 +96,7 @@ class TransactionCoordinator:
         *,
         value_version: int,
         memory: CoordinatorMemory | None = None,
+        marker_numbers: Iterator[int] | None = None,
     ) -> None:
         self.partition = partition
         self.value_version = value_version
@@ -105,7 +108,7 @@ class TransactionCoordinator:
         self._initializations = Initializations()
         self._timeouts: Deadlines[str] = Deadlines()
         self._waiting = WaitingRequests(self._memory)
-        self._markers = Markers()
+        self._markers = Markers(count(1) if marker_numbers is None else marker_numbers)
         self._expiry = Expiry(settings)
 
     @property

@@ -14,9 +14,15 @@ from tidelog.records.transaction_marker import TransactionMarker
 
 
 class Markers:
-    """Those of one coordinator."""
+    """Those of one coordinator.
 
-    def __init__(self) -> None:
+    Args:
+        numbers: rising, of its prepared ends. A coordinator that is loaded anew has the same epoch, and markers of the
+            one before may still be under way: so it goes on with the numbers of that one.
+    """
+
+    def __init__(self, numbers: Iterator[int]) -> None:
+        self._numbers = numbers
         self._last_send_id = 0
         self._sends: dict[SendId, tuple[str, TopicPartition]] = {}
         self._unmarked: dict[str, set[TopicPartition]] = {}
@@ -35,7 +41,7 @@ class Markers:
             transaction.state is TransactionState.PREPARE_COMMIT,
             coordinator_epoch,
             transaction.client_version,
-            self._last_send_id + 1,
+            next(self._numbers),
         )
         self._unmarked[transaction.transactional_id] = set(transaction.partitions)
         for partition in sorted(transaction.partitions):

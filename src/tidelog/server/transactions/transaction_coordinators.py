@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 from tidelog.base.ids import PartitionIndex, TopicPartition
@@ -52,6 +53,7 @@ class TransactionCoordinators(CoordinatorPartitions["TransactionCoordinator"]):
     def __init__(self, node: CoordinatorNode, *, send_to_leader: SendToLeader) -> None:
         super().__init__(TRANSACTIONS, node, send_to_leader=send_to_leader)
         self._elections = UncleanElections()
+        self._marker_numbers = count(1)
 
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """A partition that a replica leads which may lack records fails the transactions that are open there."""
@@ -97,6 +99,7 @@ class TransactionCoordinators(CoordinatorPartitions["TransactionCoordinator"]):
             self._settings(),
             value_version=_value_version(self._broker.image),
             memory=self.memory,
+            marker_numbers=self._marker_numbers,
         )
 
     def _settings(self) -> TransactionSettings:
