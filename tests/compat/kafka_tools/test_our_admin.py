@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from support.clients.kafka_peer import KafkaPeer
+from support.fixtures.waiting import wait_until
 from tidelog import Admin, KafkaError, NewTopic, TopicPartition
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex
@@ -19,6 +20,12 @@ DIRECTORY_ID = "k3p9yTn3S2m6S9Qb0r0KQQ"
 def admin(kafka_peer: KafkaPeer) -> Iterator[Admin]:
     with Admin(kafka_peer.bootstrap) as opened:
         yield opened
+
+
+def make_topic(admin: Admin, topic: str, partitions: int) -> None:
+    """Return when Kafka's broker has heard of it: the controller answers before."""
+    admin.create_topics([NewTopic(topic, partitions, 1)])
+    wait_until(lambda: any(one.name == topic for one in admin.list_topics()), "Kafka shows its topic")
 
 
 def test_the_quorum_is_described(admin: Admin, kafka_peer: KafkaPeer) -> None:
@@ -41,7 +48,7 @@ def test_voters_of_a_configuration_are_not_changed(admin: Admin) -> None:
 
 
 def test_leaders_are_elected_where_that_is_needed(admin: Admin, topic: str) -> None:
-    admin.create_topics([NewTopic(topic, 1, 1)])
+    make_topic(admin, topic, 1)
     partition = TopicPartition(topic, PartitionIndex(0))
     nowhere = TopicPartition("nowhere", PartitionIndex(0))
     for election_type in ("preferred", "unclean"):
@@ -54,7 +61,7 @@ def test_leaders_are_elected_where_that_is_needed(admin: Admin, topic: str) -> N
 
 
 def test_reassignments_are_answered_in_the_same_way(admin: Admin, topic: str) -> None:
-    admin.create_topics([NewTopic(topic, 1, 1)])
+    make_topic(admin, topic, 1)
     partition = TopicPartition(topic, PartitionIndex(0))
     nowhere = TopicPartition("nowhere", PartitionIndex(0))
     asked: dict[TopicPartition, list[int] | None] = {partition: [1], nowhere: [1]}
@@ -93,7 +100,7 @@ def test_a_broker_that_is_not_there_is_not_unregistered(admin: Admin) -> None:
 
 
 def test_partitions_are_described_with_who_may_lead_and_what_their_logs_hold(admin: Admin, topic: str) -> None:
-    admin.create_topics([NewTopic(topic, 2, 1)])
+    make_topic(admin, topic, 2)
     described = admin.describe_topics([topic], include_eligible_leaders=True)[topic]
     assert [(each.leader, each.isr, each.eligible_leader_replicas) for each in described.partitions] == [
         (1, (1,), ()),
