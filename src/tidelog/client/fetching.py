@@ -257,8 +257,9 @@ class Fetching:
     def _on_silence(self) -> None:
         """A broker that has not answered for a while may lead no more: ask who does.
 
-        A new leader epoch has its readers turn to it, whatever is under way. A replica nearby that is silent has no
-        epoch: once the cluster does not show it any more, the leader is asked. A late answer is dropped.
+        A new leader epoch has its readers turn to it, whatever is under way, and a late answer is dropped. A replica
+        nearby that is silent has no epoch: once the cluster does not show it any more, the leader is asked too, and
+        the answer counts that comes first.
         """
         self._silence_timer = None
         now, known = asyncio.get_running_loop().time(), self._cluster.metadata.brokers
