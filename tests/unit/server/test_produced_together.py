@@ -23,6 +23,7 @@ from tidelog.server.settings.metrics import RequestMetrics
 from tidelog.server.transport.connection_memory import ConnectionMemory
 from tidelog.server.transport.listener_roles import BROKER
 from tidelog.server.transport.server_connection import ServerConnection
+from tidelog.server.transport.turns import Turn
 from tidelog.wire import ApiKey, compiled_split_produce, decode, decode_response_header, encode_request
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,
@@ -79,6 +80,7 @@ class Peer:
     """A connection of a node, and what comes on it."""
 
     def __init__(self, one: OneNode, metrics: RequestMetrics | None = None, clock: Clock | None = None) -> None:
+        self.one = one
         self.node = one.node
         self.transport = Transport()
         machine = one.simulated.machine
@@ -108,8 +110,23 @@ class Peer:
 
         segments.on_written = counted
 
+    def join(self, other: Peer) -> None:
+        """Be a connection of the same listener."""
+        self.connection.serve_by(other.connection._on_frame)
+
+    def end_turn(self) -> None:
+        """The event loop has read all connections of the listener."""
+        dispatcher: Any = self.connection._on_frame.__self__  # type: ignore[attr-defined]
+        if dispatcher._repeated is not None:
+            dispatcher._repeated._answer()
+
     def hear(self, *frames: bytes) -> None:
-        """These come at one time."""
+        """These come at one time, and no others."""
+        self.hear_beside_others(*frames)
+        self.end_turn()
+
+    def hear_beside_others(self, *frames: bytes) -> None:
+        """These come at one time, in a turn of the event loop that goes on."""
         sent = b"".join(frames)
         while sent:
             buffer = self.connection.get_buffer(-1)
@@ -153,6 +170,11 @@ def produce(
     topics = [topic] if beside is None else [topic, beside]
     data = [TopicProduceData(name=name, partition_data=[PartitionProduceData(0, batch)]) for name in topics]
     return framed(number, ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=data), version=version)
+
+
+def latest_offset() -> ListOffsetsRequest:
+    partitions = [ListOffsetsPartition(partition_index=0, timestamp=LATEST)]
+    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="flights", partitions=partitions)])
 
 
 def sequenced(sequence: int, *, epoch: int = 0) -> bytes:
@@ -317,6 +339,183 @@ def test_more_forms_than_are_kept_are_learnt_anew(monkeypatch: pytest.MonkeyPatc
     alone(story)
 
 
+def met(story: Callable[[Peer, Peer], None]) -> None:
+    """Have it told of two connections of a listener, on both of which the next request repeats one before it."""
+
+    def told(peer: Peer) -> None:
+        other = Peer(peer.one)
+        other.join(peer)
+        for number, one in enumerate((peer, peer, other)):
+            one.hear(produce(number, batch_of(b"before")))
+            one.transport.written.clear()
+        peer.writes.clear()
+        story(peer, other)
+
+    alone(told)
+
+
+@repeats
+def test_what_several_connections_send_in_one_turn_is_written_at_one_time() -> None:
+    def story(peer: Peer, other: Peer) -> None:
+        peer.hear_beside_others(produce(10, batch_of(b"a")), produce(11, batch_of(b"b")))
+        other.hear_beside_others(produce(20, batch_of(b"c")))
+        assert not peer.transport.written
+        peer.end_turn()
+        assert peer.writes == [3]
+        assert [(row.error_code, row.base_offset) for row in peer.rows] == [(0, 3), (0, 4)]
+        assert [(row.error_code, row.base_offset) for row in other.rows] == [(0, 5)]
+
+    met(story)
+
+
+@repeats
+def test_a_request_of_another_kind_finds_done_what_other_connections_sent() -> None:
+    def story(peer: Peer, other: Peer) -> None:
+        peer.hear_beside_others(produce(10, batch_of(b"a")))
+        other.hear_beside_others(framed(20, latest_offset(), ApiKey.LIST_OFFSETS, 7))
+        assert (4).to_bytes(8) in other.transport.written
+        assert not peer.transport.written
+        peer.end_turn()
+        assert [row.base_offset for row in peer.rows] == [3]
+
+    met(story)
+
+
+@repeats
+def test_what_is_staged_is_appended_before_more_is_read_to_where_it_lies() -> None:
+    def story(peer: Peer, other: Peer) -> None:
+        for number in range(3):
+            peer.hear_beside_others(produce(number, batch_of(b"%d" % number)))
+        peer.end_turn()
+        file = peer.partition("flights").log.segments.active.file
+        stored = bytes(file.read_at(0, file.size()))
+        assert [stored.count(b"%d" % number + b"\0") for number in range(3)] == [1, 1, 1]
+        assert [row.base_offset for row in peer.rows] == [3, 4, 5]
+
+    met(story)
+
+
+@repeats
+def test_a_connection_that_ends_before_its_turn_leaves_the_others_their_answers() -> None:
+    def story(peer: Peer, other: Peer) -> None:
+        peer.hear_beside_others(produce(10, batch_of(b"a")))
+        other.hear_beside_others(produce(20, batch_of(b"b")))
+        peer.connection.connection_lost(None)
+        other.end_turn()
+        assert not peer.transport.written
+        assert [row.base_offset for row in other.rows] == [4]
+
+    met(story)
+
+
+@repeats
+def test_a_clean_stop_answers_what_came_in_its_turn() -> None:
+    def story(peer: Peer, other: Peer) -> None:
+        peer.hear_beside_others(produce(10, batch_of(b"a")))
+        peer.connection.close_when_answered()
+        assert [(row.error_code, row.base_offset) for row in peer.rows] == [(0, 3)]
+        assert peer.transport.is_closed
+        peer.end_turn()
+        assert len(peer.rows) == 1
+
+    met(story)
+
+
+@repeats
+def test_a_leadership_that_ends_before_the_turn_is_told_to_all_of_it() -> None:
+    def story(peer: Peer, other: Peer) -> None:
+        peer.hear_beside_others(produce(10, batch_of(b"a")), produce(11, batch_of(b"b")))
+        other.hear_beside_others(produce(20, batch_of(b"c")))
+        peer.partition("flights").stop()
+        peer.end_turn()
+        assert [(row.error_code, row.base_offset) for row in (*peer.rows, *other.rows)] == [(6, -1)] * 3
+
+    met(story)
+
+
+@repeats
+def test_replicas_that_join_before_the_turn_ends_have_acks_all_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waited for none when it came would have to wait for them now. It is not appended, so it is no duplicate."""
+
+    def story(peer: Peer, other: Peer) -> None:
+        for number in range(2):
+            peer.hear(produce(number, batch_of(b"x"), acks=-1))
+        peer.hear_beside_others(produce(10, batch_of(b"a"), acks=-1))
+        monkeypatch.setattr(Partition, "answers_at_append", lambda self, *, acks_all: not acks_all)
+        peer.end_turn()
+        assert (peer.rows[2].error_code, peer.rows[2].base_offset) == (6, -1)
+        assert peer.partition("flights").log.log_end_offset == 5
+
+    met(story)
+
+
+@repeats
+def test_a_bug_in_an_append_ends_the_connections_alone_that_sent_to_that_partition() -> None:
+    def story(peer: Peer, other: Peer) -> None:
+        for number in range(2):
+            other.hear(produce(number, batch_of(b"x"), topic="delays"))
+        append = Partition.append_together
+
+        def failing(self: Partition, *given: Any, **more: Any) -> Any:
+            if self is peer.partition("flights"):
+                raise RuntimeError("a bug")
+            return append(self, *given, **more)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Partition, "append_together", failing)
+            peer.hear_beside_others(produce(10, batch_of(b"a")))
+            other.hear_beside_others(produce(20, batch_of(b"b"), topic="delays"))
+            peer.end_turn()
+        assert peer.transport.is_closed
+        assert not peer.transport.written
+        assert [(row.error_code, row.base_offset) for row in other.rows] == [(0, 0), (0, 1), (0, 2)]
+
+    met(story)
+
+
+@repeats
+def test_a_connection_that_is_alone_does_not_wait_for_others() -> None:
+    def story(peer: Peer, other: Peer) -> None:
+        for number in range(repeated_produce.RUNS_ALONE + 1):
+            peer.hear(produce(number, batch_of(b"a")))
+        answered = len(peer.rows)
+        peer.hear_beside_others(produce(20, batch_of(b"b")))
+        assert len(peer.rows) == answered + 1
+        other.hear_beside_others(produce(30, batch_of(b"c")))
+        assert not other.transport.written
+        peer.hear_beside_others(produce(21, batch_of(b"d")))
+        assert len(peer.rows) == answered + 1
+        peer.end_turn()
+        assert peer.writes[-2:] == [1, 2]
+
+    met(story)
+
+
+@repeats
+def test_many_connections_of_one_turn_are_answered_in_turns() -> None:
+    async def told(one: OneNode) -> None:
+        peers = [Peer(one) for _ in range(40)]
+        for peer in peers:
+            peer.join(peers[0])
+            peer.hear(produce(1, batch_of(b"x")), produce(2, batch_of(b"x")))
+            peer.transport.written.clear()
+        dispatcher: Any = peers[0].connection._on_frame.__self__  # type: ignore[attr-defined]
+        repeated = dispatcher._repeated
+        repeated._turn = Turn(HastyClock())
+        for peer in peers:
+            peer.hear_beside_others(produce(3, batch_of(b"y")))
+        repeated._answer()
+        assert 0 < sum(bool(peer.transport.written) for peer in peers) < 40
+        while repeated._runs:
+            await asyncio.sleep(0)
+        assert [len(peer.rows) for peer in peers] == [1] * 40
+
+    async def run(one: OneNode) -> None:
+        await one.simulated.machine.do(lambda: told(one))
+
+    play(run)
+
+
 def test_a_bug_beside_those_before_gives_the_next_ones_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """More came than are carried out together, so the next ones have begun to gather when their connection closes."""
     metrics = RequestMetrics()
@@ -325,7 +524,7 @@ def test_a_bug_beside_those_before_gives_the_next_ones_to_nobody_else(monkeypatc
     async def told(one: OneNode) -> None:
         peer, other = Peer(one, metrics), Peer(one, metrics)
         on_frame: Any = peer.connection._on_frame
-        other.connection.serve_by(on_frame)  # those of a listener have one
+        other.join(peer)
         with pytest.MonkeyPatch.context() as patch:
 
             def failing(*_: object) -> Any:
@@ -394,10 +593,7 @@ def _any_request(rng: random.Random, number: int, sequences: count[int]) -> byte
     if kind == 3:
         return produce(number, plain, acks=2)
     if kind == 4:
-        rows = [
-            ListOffsetsTopic(name="flights", partitions=[ListOffsetsPartition(partition_index=0, timestamp=LATEST)])
-        ]
-        return framed(number, ListOffsetsRequest(replica_id=-1, topics=rows), ApiKey.LIST_OFFSETS, 7)
+        return framed(number, latest_offset(), ApiKey.LIST_OFFSETS, 7)
     if kind == 5:
         topics = [
             FetchTopic(
@@ -464,3 +660,30 @@ def test_together_or_one_by_one_the_answers_and_the_log_are_the_same(seed: int) 
     assert all(one == seen[0] for one in seen)
     assert writes[1] <= writes[2] <= writes[0] == writes[3]
     assert writes[4] <= writes[5] <= writes[3]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_of_several_connections_the_answers_and_the_log_are_the_same(seed: int) -> None:
+    """One request a turn, or many in one: each connection is sent the same, and the same is stored."""
+    rng, sequences = random.Random(seed), count()
+    frames = [(rng.randrange(3), _any_request(rng, number, sequences)) for number in range(90)]
+    ends = {number for number in range(90) if rng.random() < 0.15}
+    seen = []
+
+    def tell(peer: Peer, *, together: bool) -> None:
+        peers = [peer, Peer(peer.one), Peer(peer.one)]
+        for one in peers[1:]:
+            one.join(peer)
+        for number, (whose, frame) in enumerate(frames):
+            peers[whose].hear_beside_others(frame)
+            if not together or number in ends:
+                peer.end_turn()
+        peer.end_turn()
+        files = [peer.partition(topic).log.segments.active.file for topic in ("flights", "delays")]
+        seen.append(
+            [bytes(one.transport.written) for one in peers] + [bytes(file.read_at(0, file.size())) for file in files]
+        )
+
+    alone(lambda peer: tell(peer, together=False))
+    alone(lambda peer: tell(peer, together=True))
+    assert seen[0] == seen[1]

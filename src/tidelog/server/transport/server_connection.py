@@ -94,6 +94,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_connections",
         "_error",
         "_executor",
+        "_gathered",
         "_handed_over",
         "_idle_sweeps",
         "_is_filled",
@@ -161,6 +162,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._outbox = Outbox()
         self._answering: asyncio.Future[None] | None = None
+        self._gathered: Gathered | None = None  # to be answered before the turn of the loop ends
         self._write_paused = False
         self._closing = False
         self._closed: Closed | None = None
@@ -205,6 +207,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._connections.pop(self, None)
         self._closing = True
         self._outbox.clear()
+        self._gathered = None
         if self.gate is not None:
             self.gate.on_closed()
         self.memory.forget(self)
@@ -229,6 +232,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             on_disconnected()
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        if self._gathered is not None:
+            self.answer_gathered(self._gathered)
         room = self._receiver.get_buffer(sizehint)
         self._room_bytes = len(room)
         return room
@@ -372,6 +377,8 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def close_when_answered(self) -> None:
         """Let what is under way be answered, then close (a clean stop of the node)."""
+        if self._gathered is not None:
+            self.answer_gathered(self._gathered)
         self._closing = True
         if self._closed is None:
             self._closed = Closed.STOPPED
@@ -441,7 +448,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         small: list[Buffer] = []
         small_bytes = 0
-        gathered: Gathered | None = None
+        gathered, self._gathered = self._gathered, None
         to_send, receiver, turn = self._outbox.pieces, self._receiver, self._turn
         served_count = 0
         try:
@@ -475,7 +482,10 @@ class ServerConnection(asyncio.BufferedProtocol):
                 else:
                     self._answering = start_kept(self._serve_later(answer))
             if gathered is not None:
-                self._take_all(gathered, small)
+                if gathered.waits:
+                    self._gathered = gathered
+                else:
+                    self._take_all(gathered, small)
                 gathered = None
         except (MalformedMessageError, AuthenticationError) as error:
             if self._finish(gathered, small):
@@ -506,6 +516,17 @@ class ServerConnection(asyncio.BufferedProtocol):
             return False
         self._write_small(small)
         return True
+
+    def answer_gathered(self, gathered: Gathered) -> None:
+        """Answer these, if they are not answered yet: the turn of the loop in which they came is over."""
+        if gathered is not self._gathered:
+            return
+        self._gathered = None
+        small: list[Buffer] = []
+        if not self._finish(gathered, small):
+            return
+        if self._outbox and self._write_out():
+            self._serve()
 
     def _take_all(self, gathered: Gathered, small: list[Buffer]) -> int:
         return sum([self._take(answer, small) for answer in gathered.take_answers()])
