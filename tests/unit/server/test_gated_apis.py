@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from support.clients.token_client import LATE, OneNode, codes_of, metadata, play, produce
+from support.clients.token_client import LATE, OneNode, TokenClient, codes_of, metadata, play, produce
 from tidelog.base.errors import Code, NetworkError
+from tidelog.base.ids import PartitionIndex, TopicPartition
+from tidelog.metadata import MetadataDelta, MetadataImage
 from tidelog.server.api.apis import APIS, DENIALS, READS
+from tidelog.server.broker.listeners import BrokerListener
 from tidelog.server.transport.listener_roles import CONTROLLER
 from tidelog.sim.node import CONTROLLER_PORT
 from tidelog.wire import ApiKey, ConsistencyState
@@ -129,6 +132,40 @@ def test_who_has_seen_nothing_later_does_not_wait() -> None:
                 assert topic.error_code == Code.NONE
 
     play(story)
+
+
+class Held(BrokerListener):
+    """Lets no image be published until it is told to."""
+
+    def __init__(self) -> None:
+        self.goes_on = asyncio.Event()
+
+    async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        await self.goes_on.wait()
+
+
+def test_a_log_is_told_of_once_the_metadata_that_the_answer_reflects_has_its_topic() -> None:
+    """Logs are made before the image with their topics is published. Who is told of one would ask another broker, with
+    the token of that answer, and be told that there is no such topic.
+    """
+
+    async def story(one: OneNode) -> None:
+        held = Held()
+        one.node.broker.add_listener(held)
+        making = asyncio.ensure_future(one.make("delays"))
+        await one.until(lambda: one.node.broker.replica_of(TopicPartition("delays", PartitionIndex(0))))
+        async with one.client(0) as client:
+            assert await topics_here(client) == {"flights"}
+            held.goes_on.set()
+            await making
+            assert await topics_here(client) == {"delays", "flights"}
+
+    play(story)
+
+
+async def topics_here(client: TokenClient) -> set[str]:
+    answer = await client.ask(DescribeLogDirsRequest(topics=None))
+    return {topic.name for directory in answer.results for topic in directory.topics}
 
 
 def test_a_token_without_a_cluster_is_one_of_this() -> None:

@@ -509,6 +509,7 @@ class Replica:
 
     def __init__(self, index: int, steps: Steps) -> None:
         self.topic_partition = TopicPartition("t", PartitionIndex(index))
+        self.topic_id = None
         self._steps = steps
 
     @property
@@ -530,6 +531,7 @@ def test_log_directories_are_described_in_turns_however_many_replicas_there_are(
         config=SimpleNamespace(log_directories=["d"]),
         consistency_state=None,
         executor=InlineExecutor(),
+        image=SimpleNamespace(topic_by_id=lambda _: SimpleNamespace(partitions=range(1_300))),
         files=SimpleNamespace(directories=[directory], directory_of=lambda _: directory, room_in=room),
     )
     context: Any = SimpleNamespace(is_long=False, reflects=None)

@@ -2,7 +2,8 @@
 
 Behaviour: every directory of `log.dirs` is told of, in their order, one that is out of use with KAFKA_STORAGE_ERROR and
 nothing in it. Logs that are asked for and are not here are left out, without an error. A copy that is to take the place
-of a log says so, and how far it is behind that (KIP-113). Sizes are those of the batches; a directory's total and
+of a log says so, and how far it is behind that (KIP-113). A log is told of once the published image has its partition:
+whoever is told of it finds that at every broker (KIP-1243). Sizes are those of the batches; a directory's total and
 usable bytes (4+) are asked of its file system, off the loop.
 """
 
@@ -27,6 +28,7 @@ from tidelog.wire.messages.api_35_describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
+    from tidelog.metadata import MetadataImage
     from tidelog.server.api.ports import DataApi
 
 TOLD_AT_ONCE_MAX = 500
@@ -35,7 +37,7 @@ TOLD_AT_ONCE_MAX = 500
 
 async def handle(node: DataApi, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
     context.reflects = context.reflects or node.consistency_state
-    by_directory = await _rows_by_directory(node, request, context)
+    by_directory = await _rows_by_directory(node, node.image, request, context)
     held = {directory.path: directory for directory in node.files.directories}
     results = []
     for path in node.config.log_directories:
@@ -54,7 +56,7 @@ async def handle(node: DataApi, request: DescribeLogDirsRequest, context: Reques
 
 
 async def _rows_by_directory(
-    node: DataApi, request: DescribeLogDirsRequest, context: RequestContext
+    node: DataApi, image: MetadataImage, request: DescribeLogDirsRequest, context: RequestContext
 ) -> dict[LogDir, list[tuple[TopicPartition, DescribeLogDirsPartition]]]:
     asked = partial(_requested, request)
     requested = await node.executor.compute(asked) if context.is_long else asked()
@@ -65,7 +67,9 @@ async def _rows_by_directory(
     async for partition in in_turns(partitions, turn_size=TOLD_AT_ONCE_MAX):
         topic_partition, log = partition.topic_partition, partition.log
         directory = node.files.directory_of(topic_partition)
-        if directory is not None and (requested is None or topic_partition in requested):
+        topic = image.topic_by_id(partition.topic_id)
+        is_known = topic is not None and topic_partition.partition < len(topic.partitions)
+        if is_known and directory is not None and (requested is None or topic_partition in requested):
             lag = max(partition.high_watermark - log.log_end_offset, 0)
             row = DescribeLogDirsPartition(topic_partition.partition, log.segments.size_bytes, lag, False)
             found[directory].append((topic_partition, row))
