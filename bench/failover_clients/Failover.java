@@ -63,7 +63,7 @@ public final class Failover {
                 consumer.subscribe(List.of(topic));
             }
             while (true) {
-                for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofSeconds(1))) {
+                for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(100))) {
                     say("read", Long.parseLong(record.value().strip()));
                 }
             }
