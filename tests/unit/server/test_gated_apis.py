@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import importlib
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,12 +12,15 @@ import pytest
 from support.clients.token_client import LATE, OneNode, TokenClient, codes_of, metadata, play, produce
 from tidelog.base.errors import Code, NetworkError
 from tidelog.base.ids import PartitionIndex, TopicPartition
+from tidelog.base.principals import ANONYMOUS, Requester
 from tidelog.metadata import MetadataDelta, MetadataImage
 from tidelog.server.api.apis import APIS, DENIALS, READS
+from tidelog.server.api.long_requests import in_pieces
+from tidelog.server.api.request_context import RequestContext
 from tidelog.server.broker.listeners import BrokerListener
-from tidelog.server.transport.listener_roles import CONTROLLER
+from tidelog.server.transport.listener_roles import BROKER, CONTROLLER
 from tidelog.sim.node import CONTROLLER_PORT
-from tidelog.wire import ApiKey, ConsistencyState
+from tidelog.wire import ApiKey, ConsistencyState, RequestHeader
 from tidelog.wire.api import OWN_SINCE, api
 from tidelog.wire.messages.api_01_fetch import FetchPartition, FetchRequest, FetchTopic
 from tidelog.wire.messages.api_02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -132,6 +136,50 @@ def test_who_has_seen_nothing_later_does_not_wait() -> None:
                 assert topic.error_code == Code.NONE
 
     play(story)
+
+
+@pytest.mark.parametrize("key", [ApiKey.METADATA, ApiKey.DESCRIBE_CONFIGS])
+def test_all_pieces_of_a_read_are_answered_by_the_metadata_of_the_first(key: ApiKey) -> None:
+    """A topic that is made between two of them is not told of, for the token of the answer is older."""
+    names = [*(f"none-{number}" for number in range(6_000)), "late"]
+    request: Any = metadata(*names) if key == ApiKey.METADATA else configs(*names)
+    module = importlib.import_module(f"tidelog.server.api.handlers.{MODULES[key]}")
+
+    async def story(one: OneNode) -> None:
+        pieces = 0
+
+        def handle(node: Any, piece: Any, context: Any) -> Any:
+            nonlocal pieces
+            pieces += 1
+            return answer_then_make(node, piece, context) if pieces == 1 else module.handle(node, piece, context)
+
+        async def answer_then_make(node: Any, piece: Any, context: Any) -> Any:
+            response = module.handle(node, piece, context)
+            response = await response if isinstance(response, Awaitable) else response
+            await one.make("late")
+            return response
+
+        async def ask() -> None:
+            connection: Any = AnyConnection()
+            context = RequestContext(RequestHeader(key, 4, 1, None, None), connection, BROKER)
+            before = one.node.consistency_state
+            answer = await in_pieces(api(key), handle)(one.node, request, context)
+            assert pieces > 1
+            rows = answer.topics if key == ApiKey.METADATA else answer.results
+            assert {row.error_code for row in rows} == {Code.UNKNOWN_TOPIC_OR_PARTITION}
+            assert context.read(one.node).state == before != one.node.consistency_state
+
+        await one.simulated.machine.do(ask)
+
+    play(story)
+
+
+MODULES = {ApiKey.METADATA: "api_03_metadata", ApiKey.DESCRIBE_CONFIGS: "api_32_describe_configs"}
+
+
+class AnyConnection:
+    listener_name = "PLAINTEXT"
+    requester = Requester(ANONYMOUS, "127.0.0.1")
 
 
 class Held(BrokerListener):

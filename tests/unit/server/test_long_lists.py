@@ -63,7 +63,7 @@ def test_the_names_of_many_topics(count: int, is_long: bool, monkeypatch: pytest
     topics = [TopicImage(f"t{index:04}", TopicId(UUID(int=index + 1)), ()) for index in range(count)]
     node = Node(image=MetadataImage(topics_by_name={topic.name: topic for topic in reversed(topics)}))
     threads = threads_of(monkeypatch, api_74_list_config_resources, "ConfigResource")
-    context = SimpleNamespace(api_version=1, is_long=False, reflects=None)
+    context = SimpleNamespace(api_version=1, is_long=False, read=lambda node: node)
     found = answered(api_74_list_config_resources, node, ListConfigResourcesRequest(resource_types=[2]), context)
     assert isinstance(found, ListConfigResourcesResponse)
     assert [one.resource_name for one in found.config_resources] == [topic.name for topic in topics]

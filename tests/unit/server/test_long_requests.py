@@ -332,7 +332,8 @@ class Answering:
 
 
 class Context:
-    reflects = None
+    def read(self, node: Any) -> None:
+        pass
 
 
 def answered(node: Any, request: ListOffsetsRequest, context: Any) -> ListOffsetsResponse:
@@ -534,7 +535,7 @@ def test_log_directories_are_described_in_turns_however_many_replicas_there_are(
         image=SimpleNamespace(topic_by_id=lambda _: SimpleNamespace(partitions=range(1_300))),
         files=SimpleNamespace(directories=[directory], directory_of=lambda _: directory, room_in=room),
     )
-    context: Any = SimpleNamespace(is_long=False, reflects=None)
+    context: Any = SimpleNamespace(is_long=False, read=lambda node: node)
     answer = asyncio.run(api_35_describe_log_dirs.handle(node, DescribeLogDirsRequest(topics=None), context))
     (topic,) = answer.results[0].topics
     assert [one.partition_index for one in topic.partitions] == list(range(1_300))

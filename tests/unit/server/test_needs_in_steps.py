@@ -131,7 +131,7 @@ async def serve(
         requester=Requester(ANONYMOUS, "host"),
         listener_role=BROKER,
         is_long=is_long,
-        reflects=None,
+        read=lambda node: node,
         forwarded_for=None,
     )
     try:

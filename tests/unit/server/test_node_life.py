@@ -630,7 +630,7 @@ def test_much_metadata_is_told_on_another_thread_as_it_was_when_it_was_asked_for
             request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
             answer = api_03_metadata.handle(node, request, context)
             assert isinstance(answer, Awaitable) is context.is_long is ("many" in told)
-            assert context.reflects == (node.consistency_state if context.is_long else None)
+            assert context.read(node).state == node.consistency_state
             response = await answer if isinstance(answer, Awaitable) else answer
             assert {topic.name: len(topic.partitions) for topic in response.topics} == told
         await node.stop()

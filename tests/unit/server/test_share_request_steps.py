@@ -169,7 +169,7 @@ def test_pieces_that_nobody_waits_for_are_given_up_some_at_a_time() -> None:
     async def scenario() -> None:
         executor = ThreadExecutor()
         node: Any = SimpleNamespace(executor=executor, consistency_state=None)
-        context: Any = SimpleNamespace(reflects=None)
+        context: Any = SimpleNamespace(read=lambda node: node)
         answering = asyncio.ensure_future(in_pieces(known, handle)(node, request, context))
         while asked < 90:
             await asyncio.sleep(0)

@@ -318,7 +318,9 @@ class Dispatcher:
     ) -> tuple[Answer, dict[int, int] | None]:
         header = context.header
         # Only who sends the tag is sent one: sarama and kafkajs cannot read a response header with tagged fields.
-        state = None if header.consistency_state is None else context.reflects or self._node.consistency_state
+        state = None
+        if header.consistency_state is not None:
+            state = self._node.consistency_state if context.as_of is None else context.as_of.state
         answer = encode_response(header.api_key, header.api_version, header.correlation_id, message, state)
         return answer, None if times is None else times.noted(message)
 

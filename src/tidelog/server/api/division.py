@@ -24,7 +24,7 @@ class Division(NamedTuple):
         listed: the field of the request that lists, and `answered` that of the answer which has a row for each.
         inner: how what is listed is divided in turn, if it lists in turn.
         weight_max: of a piece.
-        is_order: it changes metadata: its answer reflects what was done last. Others reflect what there was at first.
+        is_order: it changes something: what is named twice is refused.
         orders: what one of those listed weighs, where that is more than what it lists.
         earlier: how requests of earlier versions are divided, where they list in another field.
         waits_for_all: whether its pieces wait for something, and none is to wait for another.

@@ -59,7 +59,7 @@ def in_pieces(known: Api, handle: Handler) -> Handler:
     if known_division is None:
 
         async def answer_whole(node: ServerApi, request: Any, context: RequestContext) -> Any:
-            context.reflects = node.consistency_state  # the answer is written later, on another thread
+            context.read(node)  # the answer is written later, on another thread
             try:
                 response = handle(node, request, context)
                 return await response if isinstance(response, Awaitable) else response
@@ -70,8 +70,6 @@ def in_pieces(known: Api, handle: Handler) -> Handler:
 
     async def answer(node: ServerApi, request: Any, context: RequestContext) -> Any:
         division = known_division.of(request)
-        if not division.is_order:
-            context.reflects = node.consistency_state
         answers: list[Any] = []
         pieces = await node.executor.compute(partial(division.taken_from, request))
         try:

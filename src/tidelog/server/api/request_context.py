@@ -12,13 +12,27 @@ from tidelog.wire import ConsistencyState, RequestHeader
 
 if TYPE_CHECKING:
     from tidelog.base.principals import Requester
+    from tidelog.metadata import MetadataImage
+    from tidelog.metadata.configs.table import BrokerSettings
     from tidelog.server.api.gathering import Gathering
-    from tidelog.server.api.ports import ServerApi
+    from tidelog.server.api.ports import MetadataApi, ServerApi
     from tidelog.server.quorum.forwarded_attempts import Attempt
     from tidelog.server.transport.connection_memory import Kept
     from tidelog.server.transport.server_connection import ServerConnection
 
 logger = logging.getLogger("tidelog.server.dispatch")
+
+
+class AsOf(NamedTuple):
+    """The metadata that an answer reflects.
+
+    Attributes:
+        state: how recent it is (KIP-1243).
+    """
+
+    image: MetadataImage
+    broker_settings: BrokerSettings
+    state: ConsistencyState
 
 
 @dataclass(slots=True)
@@ -32,7 +46,7 @@ class RequestContext:
         attempt: of that broker, where it counts them.
         is_exempt: no quota is charged for it: a node sent it.
         throttle_ms: for how long its sender is to be held back, beside what it costs otherwise.
-        reflects: how recent the metadata is that the answer reflects, where that is not what there is at its end.
+        as_of: the metadata that the answer reflects, where that is not what there is at its end: see `read`.
         gathering: with which it may be carried out; its handler may stage there what it would do now, if it fills in
             its answer then. None for one that is carried out by itself.
     """
@@ -41,7 +55,7 @@ class RequestContext:
     connection: ServerConnection
     listener_role: str
     is_long: bool = False
-    reflects: ConsistencyState | None = None
+    as_of: AsOf | None = None
     kept: Kept | None = None
     forwarded_for: Requester | None = None
     attempt: Attempt | None = None
@@ -52,6 +66,12 @@ class RequestContext:
     @property
     def api_version(self) -> int:
         return self.header.api_version
+
+    def read(self, node: MetadataApi) -> AsOf:
+        """The metadata to answer by, in however many pieces, and on whatever thread: that of the first call."""
+        if self.as_of is None:
+            self.as_of = AsOf(node.image, node.broker_settings, node.consistency_state)
+        return self.as_of
 
     @property
     def requester(self) -> Requester:

@@ -54,7 +54,8 @@ def handle(
     if missing:
         admitted = node.connections.peers.admit_topics(context.requester, missing)
         return _create_then_answer(node, request, context, admitted, frozenset(missing[len(admitted) :]))
-    if node.broker.replication.doubts.concern(_leaders_named(request, context, node.image)):
+    is_begun = context.as_of is not None  # then later pieces reflect what the first one did, and wait for nothing newer
+    if not is_begun and node.broker.replication.doubts.concern(_leaders_named(request, context, node.image)):
         return _settle_then_answer(node, request, context)
     return _answer_where_it_fits(node, request, context)
 
@@ -117,15 +118,15 @@ async def _create_then_answer(
 def _answer_where_it_fits(
     node: DataApi, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """On another thread, if there is much to tell: as the image has it now, whatever comes meanwhile."""
-    image, described, operations = node.image, 0, AuthorizedOperations(node, context)
+    """On another thread, if there is much to tell."""
+    image, described, operations = context.read(node).image, 0, AuthorizedOperations(node, context)
     gone = node.broker.replication.doubts.just_gone
     wants_all_topics = _wants_all_topics(request, context)
     for one in image.topics_by_name.values() if wants_all_topics else request.topics or ():
         topic = one if isinstance(one, TopicImage) else _found(image, one)
         described += 1 if topic is None else 1 + len(topic.partitions)
         if described > DESCRIBED_AT_ONCE_MAX:
-            context.is_long, context.reflects = True, context.reflects or node.consistency_state
+            context.is_long = True
             return node.executor.compute(partial(_answer, node, image, request, context, operations, gone=gone))
     return _answer(node, image, request, context, operations, gone=gone)
 

@@ -33,8 +33,8 @@ async def handle(node: MetadataApi, request: DescribeAclsRequest, context: Reque
         wanted = filter_in(request)
     except KafkaError as error:
         return DescribeAclsResponse(error_code=code_of(error, "DescribeAcls"), error_message=str(error))
-    context.reflects = context.reflects or node.consistency_state
-    return DescribeAclsResponse(resources=await node.executor.compute(partial(_rows, node.image.acls, wanted)))
+    acls = context.read(node).image.acls
+    return DescribeAclsResponse(resources=await node.executor.compute(partial(_rows, acls, wanted)))
 
 
 def _rows(acls: Mapping[UUID, Acl], wanted: AclFilter) -> list[DescribeAclsResource]:

@@ -22,7 +22,7 @@ from tidelog.metadata.configs import (
     group_entries,
     topic_entries,
 )
-from tidelog.server.api.request_context import RequestContext, code_of
+from tidelog.server.api.request_context import AsOf, RequestContext, code_of
 from tidelog.wire.messages.api_32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -45,7 +45,7 @@ def handle(node: MetadataApi, request: DescribeConfigsRequest, context: RequestC
             if resource.resource_type == ResourceType.BROKER_LOGGER:
                 rows = _loggers(node, resource)
             else:
-                rows = [_row(entry, request) for entry in _entries(node, resource)]
+                rows = [_row(entry, request) for entry in _entries(node, context.read(node), resource)]
         except KafkaError as error:
             result.error_code = code_of(error, "DescribeConfigs")
             result.error_message = str(error)
@@ -56,16 +56,16 @@ def handle(node: MetadataApi, request: DescribeConfigsRequest, context: RequestC
     return DescribeConfigsResponse(results=results)
 
 
-def _entries(node: MetadataApi, resource: DescribeConfigsResource) -> Sequence[EffectiveConfig]:
+def _entries(node: MetadataApi, as_of: AsOf, resource: DescribeConfigsResource) -> Sequence[EffectiveConfig]:
     name = resource.resource_name
-    image = node.image
+    image, settings, _ = as_of
     if resource.resource_type == ResourceType.TOPIC:
         if image.topic(name) is None:
             raise refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-        return topic_entries(image.topic_configs(name), node.broker_settings)
+        return topic_entries(image.topic_configs(name), settings)
     if resource.resource_type == ResourceType.BROKER:
         if name == str(node.config.node_id):
-            return broker_entries(node.broker_settings)
+            return broker_entries(settings)
         if name == "":
             shared = image.cluster_configs()
             return [entry for entry in broker_entries(BrokerSettings({}, {}, shared)) if entry.name in shared]
@@ -73,7 +73,7 @@ def _entries(node: MetadataApi, resource: DescribeConfigsResource) -> Sequence[E
     if resource.resource_type == ResourceType.GROUP:
         if not name:
             raise refusal(Code.INVALID_REQUEST, "a group is described by its name")
-        return group_entries(image.group_configs(name), node.broker_settings)
+        return group_entries(image.group_configs(name), settings)
     raise refusal(Code.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings here")
 
 

@@ -36,8 +36,7 @@ TOLD_AT_ONCE_MAX = 500
 
 
 async def handle(node: DataApi, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
-    context.reflects = context.reflects or node.consistency_state
-    by_directory = await _rows_by_directory(node, node.image, request, context)
+    by_directory = await _rows_by_directory(node, context.read(node).image, request, context)
     held = {directory.path: directory for directory in node.files.directories}
     results = []
     for path in node.config.log_directories:

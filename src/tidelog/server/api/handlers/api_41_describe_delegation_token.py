@@ -41,9 +41,9 @@ async def handle(
     owners = None
     if request.owners is not None:
         owners = frozenset(Principal(one.principal_type, one.principal_name) for one in request.owners)
-    context.reflects = node.consistency_state
+    image = context.read(node).image
     context.is_long = True  # there may be many: they are looked through, and the answer is written, on another thread
-    described = partial(_described, node.image, node.authorizer, context.requester, owners, secret_key)
+    described = partial(_described, image, node.authorizer, context.requester, owners, secret_key)
     return DescribeDelegationTokenResponse(tokens=await node.executor.compute(described))
 
 

@@ -47,11 +47,10 @@ def handle(
     except KafkaError as error:
         code = code_of(error, "DescribeClientQuotas")
         return DescribeClientQuotasResponse(error_code=code, error_message=str(error), entries=None)
-    quotas = node.image.client_quotas
+    quotas = context.read(node).image.client_quotas
     if not context.is_long and len(quotas) <= AT_ONCE_MAX:
         return _described(quotas, wanted, request.strict)
     context.is_long = True  # so is the answer, perhaps
-    context.reflects = context.reflects or node.consistency_state
     return node.executor.compute(partial(_described, quotas, wanted, request.strict))
 
 

@@ -31,13 +31,12 @@ AT_ONCE_MAX = 256
 def handle(
     node: MetadataApi, request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse | Awaitable[DescribeUserScramCredentialsResponse]:
-    credentials = node.image.scram_credentials
+    credentials = context.read(node).image.scram_credentials
     names = [user.name for user in request.users or ()]
     if not context.is_long and len(credentials) + len(names) <= AT_ONCE_MAX:
         return _described(credentials, names)
     if not names:
         context.is_long = True  # so is the answer
-    context.reflects = context.reflects or node.consistency_state
     return node.executor.compute(partial(_described, credentials, names))
 
 

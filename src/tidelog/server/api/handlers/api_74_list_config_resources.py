@@ -37,10 +37,10 @@ def handle(
     wanted = dict.fromkeys(request.resource_types or ALL_TYPES)
     if not wanted.keys() <= set(ALL_TYPES):
         return ListConfigResourcesResponse(error_code=Code.UNSUPPORTED_VERSION)
-    image = node.image
+    image = context.read(node).image
     if len(image.topics_by_name) + len(image.configs) <= LISTED_AT_ONCE_MAX:
         return _listed(image, wanted)
-    context.is_long, context.reflects = True, node.consistency_state
+    context.is_long = True
     return node.executor.compute(partial(_listed, image, wanted))
 
 

@@ -31,10 +31,10 @@ async def handle(
     node: MetadataApi, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
     """On another thread: all the topics there are, or that a request names, are brought into order."""
-    context.is_long, context.reflects = True, node.consistency_state
+    image, context.is_long = context.read(node).image, True
     partitions_max = min(request.response_partition_limit, node.config.described_partitions_max)
     operations = AuthorizedOperations(node, context)
-    return await node.executor.compute(partial(_described, node.image, request, partitions_max, operations))
+    return await node.executor.compute(partial(_described, image, request, partitions_max, operations))
 
 
 def _described(
