@@ -103,3 +103,28 @@ def test_what_nobody_waits_for_any_more_is_not_written_later() -> None:
 
     asyncio.run(story())
     assert written == [[0], [3]]
+
+
+def test_what_was_given_up_while_another_wrote_it_is_not_written_once_more() -> None:
+    """Who writes is cancelled last: the batch goes back, without those that were cancelled before."""
+    written: list[list[int]] = []
+
+    def write(items: Iterable[int]) -> None:
+        written.append(list(items))
+
+    async def story() -> None:
+        together = WrittenTogether(write, SlowExecutor())
+        blocker = asyncio.create_task(together.write(0))
+        await asyncio.sleep(0)
+        second, third = (asyncio.create_task(together.write(number)) for number in (1, 2))
+        await blocker
+        await asyncio.sleep(0)  # the second one writes its own and the third's
+        third.cancel()
+        await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.wait([second, third])
+        await together.write(3)
+
+    asyncio.run(story())
+    assert [batch for batch in written if 2 in batch][1:] == []
+    assert written[-1] == [3]

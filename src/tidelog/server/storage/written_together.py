@@ -42,30 +42,29 @@ class WrittenTogether(Generic[T]):
                 if not mine.is_done:
                     await self._write_all()
         except asyncio.CancelledError:
-            if mine in self._waiting:
-                self._waiting.remove(mine)
+            mine.is_given_up = True
             raise
         if mine.error is not None:
             raise mine.error
 
     async def _write_all(self) -> None:
-        batch, self._waiting = self._waiting, []
+        batch, self._waiting = [each for each in self._waiting if not each.is_given_up], []
         error: DiskError | None = None
         try:
             await to_its_end(self._executor.run(partial(self._write, [each.item for each in batch])))
         except DiskError as refused:
             error = refused
         except asyncio.CancelledError:
-            self._waiting = [*batch, *self._waiting]  # the next one writes the others, perhaps once more
+            self._waiting = [*batch, *self._waiting]  # the next one writes those who wait, perhaps once more
             raise
         for each in batch:
             each.is_done, each.error = True, error
 
 
 class _Waiting(Generic[T]):
-    __slots__ = ("error", "is_done", "item")
+    __slots__ = ("error", "is_done", "is_given_up", "item")
 
     def __init__(self, item: T) -> None:
         self.item = item
-        self.is_done = False
+        self.is_done = self.is_given_up = False
         self.error: DiskError | None = None
