@@ -61,5 +61,7 @@ class FollowerChanges:
             follower = next(iter(self._untold))
             is_silent = self._untold.pop(follower)
             async for partition in in_turns(self._partitions()):
+                if follower in self._untold:
+                    break  # by now the opposite is true
                 partition.role.on_follower_changed(follower, is_silent, self._now_ms())
         self._is_running = False
