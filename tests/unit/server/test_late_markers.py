@@ -83,6 +83,21 @@ def test_a_marker_that_comes_again_late_ends_no_later_transaction() -> None:
     run(scenario)
 
 
+def test_one_that_comes_late_twice_does_not_lower_what_is_known() -> None:
+    """With no transaction open it is taken once more, which ends nothing; the next ones go by the highest number."""
+
+    async def scenario(world: World) -> None:
+        for number in (5, 6):
+            world.produce()
+            assert await world.mark(number) is Code.NONE
+        await world.mark(5)
+        world.produce()
+        assert await world.mark(6) is Code.INVALID_PRODUCER_EPOCH
+        assert world.is_open
+
+    run(scenario)
+
+
 def test_a_marker_whose_first_answer_was_lost_is_answered_again() -> None:
     async def scenario(world: World) -> None:
         world.produce()

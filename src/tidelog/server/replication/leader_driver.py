@@ -127,7 +127,7 @@ class LeaderDriver(PartitionRole):
 
     Attributes:
         replica: the machine.
-        last_markers: of `LAST_MARKERS_MAX` producers, the coordinator epoch and the number of the last marker.
+        last_markers: of `LAST_MARKERS_MAX` producers, the coordinator epoch and the number of the latest marker.
     """
 
     __slots__ = (
@@ -242,8 +242,9 @@ class LeaderDriver(PartitionRole):
     def note_marker(self, marker: TransactionMarker) -> None:
         """It was written."""
         if marker.number is not None:
-            self.last_markers.pop(marker.producer_id, None)  # the order is that of the last ones
-            self.last_markers[marker.producer_id] = marker.coordinator_epoch, marker.number
+            number = marker.coordinator_epoch, marker.number
+            before = self.last_markers.pop(marker.producer_id, number)  # the order is that of the last ones
+            self.last_markers[marker.producer_id] = max(before, number)  # one that comes again late says nothing new
             if len(self.last_markers) > LAST_MARKERS_MAX:
                 del self.last_markers[next(iter(self.last_markers))]
 
