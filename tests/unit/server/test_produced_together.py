@@ -13,8 +13,10 @@ import pytest
 
 from support.clients.token_client import OneNode, play
 from support.clients.wire_client import batch_of
+from support.fixtures.loop_steps import Steps
 from tidelog.base.errors import DiskError
 from tidelog.base.ports import Clock
+from tidelog.log.append import AppendRules
 from tidelog.server.api import dispatch, gathering, repeated_produce
 from tidelog.server.api.dispatch import Dispatcher
 from tidelog.server.api.request_context import RequestContext
@@ -23,7 +25,7 @@ from tidelog.server.settings.metrics import RequestMetrics
 from tidelog.server.transport.connection_memory import ConnectionMemory
 from tidelog.server.transport.listener_roles import BROKER
 from tidelog.server.transport.server_connection import ServerConnection
-from tidelog.server.transport.turns import Turn
+from tidelog.server.transport.turns import TURN_MS_MAX, Turn
 from tidelog.wire import ApiKey, compiled_split_produce, decode, decode_response_header, encode_request
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,
@@ -566,6 +568,19 @@ def test_a_batch_that_takes_long_in_the_midst_keeps_the_order(is_hasty: bool) ->
     play(run)
 
 
+class TickingClock:
+    """Time passes where the test says so."""
+
+    def __init__(self) -> None:
+        self.tenths = 0
+
+    def now_ms(self) -> int:
+        return self.tenths // 10
+
+    def wall_ms(self) -> int:
+        return self.now_ms()
+
+
 class HastyClock:
     """Whenever somebody looks, a millisecond is over."""
 
@@ -578,6 +593,38 @@ class HastyClock:
 
     def wall_ms(self) -> int:
         return self.now_ms()
+
+
+@pytest.mark.parametrize("beside", [None, "delays"])
+def test_no_more_than_a_turn_is_spent_on_batches_that_take_long_to_check(
+    beside: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of some kilobytes, compressed, may hold thousands of records. Each check takes a millisecond here."""
+    steps = Steps()
+
+    async def told(one: OneNode) -> None:
+        clock = TickingClock()
+        peer = Peer(one, clock=clock)
+        check = AppendRules.check_for_leader
+
+        def slow(*args: Any, **named: Any) -> Any:
+            steps.count()
+            clock.tenths += 10
+            return check(*args, **named)
+
+        monkeypatch.setattr(AppendRules, "check_for_leader", slow)
+        batch = batch_of(*[b"x"] * 100, compression="zstd")
+        for numbers in (range(2), range(2, 60)):
+            peer.hear(*(produce(number, batch, beside=beside) for number in numbers))
+            await peer.rest()
+        assert [row.base_offset for row in peer.rows] == [100 * number for number in range(60)]
+
+    async def run(one: OneNode) -> None:
+        await one.make("delays")
+        await one.simulated.machine.do(lambda: told(one))
+
+    play(run)
+    assert max(steps.counts) <= TURN_MS_MAX + (1 if beside is None else 2)
 
 
 def _any_request(rng: random.Random, number: int, sequences: count[int]) -> bytes:

@@ -58,6 +58,7 @@ class Gathering(Gathered):
     def __init__(
         self, answer: Callable[[Gathering], Sequence[list[Piece]]], forget: Callable[[Gathering], None]
     ) -> None:
+        self.is_brief = False  # a request may name many partitions, and a batch hold thousands of records
         self._answer = answer
         self._forget = forget
         self._node: Any = None

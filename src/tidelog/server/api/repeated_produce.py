@@ -203,6 +203,7 @@ class ProduceRun(Gathered):
         *,
         waits: bool,
     ) -> None:
+        self.is_brief = True
         self.waits = waits
         self._node = node
         self._perform = perform
@@ -298,11 +299,12 @@ class RepeatedProduce:
         batches = together.by_form.get(form) or together.open(form)
         if batches is None:
             return None
-        partition = batches.partition
+        partition, is_brief = batches.partition, True
         try:
             rules = partition.log.rules
             checked = rules.check_plain(batch, together.now_ms)
             if checked is None:
+                is_brief = False  # a compressed one may hold thousands of records
                 check_is_one(batch)
                 checked = rules.check_for_leader(batch, now_ms=together.now_ms, origin="client", at_once=True)
         except (KafkaError, TakesLongError):
@@ -313,6 +315,7 @@ class RepeatedProduce:
         run = self._run
         if run is None or run.connection is not connection:
             run = self._run = self._begin_run(connection, together)
+        run.is_brief &= is_brief
         of_partition = batches.checked
         run.staged.append((form, batches, len(of_partition), correlation_id, frame))
         of_partition.append(checked)

@@ -17,11 +17,12 @@ class Gathered:
     answers before that of any later request, and before the next bytes are read where the request lay.
 
     Attributes:
+        is_brief: whether each that joined took microseconds, so that the time need not be looked at behind each.
         waits: whether the connection is told, at the end of that turn, to take the answers (`answer_gathered`); what
             comes on other connections meanwhile is carried out with it.
     """
 
-    __slots__ = ()
+    __slots__ = ("is_brief",)
 
     waits = False
 

@@ -47,7 +47,7 @@ WRITE_BUFFER_BYTES_MAX = 64 << 10
 COALESCE_BYTES_MAX = 64 << 10
 CLOSING_SWEEPS_MAX = 2
 LOOKS_AT_TIME_EVERY = 8
-"""Of the requests that are carried out together, which take some five microseconds each to gather."""
+"""Of the requests that are carried out together and are brief: see `Gathered`."""
 
 logger = logging.getLogger("tidelog.server.connection")
 
@@ -458,7 +458,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                     small_bytes = 0
                     if not self._write_out():
                         break
-                looks_at_time = gathered is None or not served_count % LOOKS_AT_TIME_EVERY
+                looks_at_time = gathered is None or not gathered.is_brief or not served_count % LOOKS_AT_TIME_EVERY
                 if looks_at_time and served_count and turn.is_over:
                     self._rest()
                     break
