@@ -13,165 +13,24 @@ import pytest
 
 from support.clients.token_client import OneNode, play
 from support.clients.wire_client import batch_of
+from support.fixtures.heard_connection import VERSION, Peer, framed, produce
 from support.fixtures.loop_steps import Steps
 from tidelog.base.errors import DiskError
-from tidelog.base.ports import Clock
 from tidelog.log.append import AppendRules
 from tidelog.server.api import dispatch, gathering, repeated_produce
-from tidelog.server.api.dispatch import Dispatcher
 from tidelog.server.api.request_context import RequestContext
 from tidelog.server.replication.partition import Partition
 from tidelog.server.settings.metrics import RequestMetrics
-from tidelog.server.transport.connection_memory import ConnectionMemory
-from tidelog.server.transport.listener_roles import BROKER
-from tidelog.server.transport.server_connection import ServerConnection
 from tidelog.server.transport.turns import TURN_MS_MAX, Turn
-from tidelog.wire import ApiKey, compiled_split_produce, decode, decode_response_header, encode_request
+from tidelog.wire import ApiKey, compiled_split_produce
 from tidelog.wire.messages.api_00_produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
     ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
 )
 from tidelog.wire.messages.api_01_fetch import FetchPartition, FetchRequest, FetchTopic
 from tidelog.wire.messages.api_02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
-VERSION = 9
 PRODUCER = (4_000, 0)
 LATEST = -1
-
-
-class Transport:
-    """Keeps what is written, and takes all of it at once."""
-
-    def __init__(self) -> None:
-        self.written = bytearray()
-        self.writes = 0
-        self.is_closed = False
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-        self.writes += 1
-
-    def writelines(self, pieces: list[bytes]) -> None:
-        self.write(b"".join(pieces))
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    abort = close
-
-    def is_reading(self) -> bool:
-        return True
-
-    def pause_reading(self) -> None:
-        pass
-
-    def get_extra_info(self, name: str) -> object:
-        return ("10.0.0.1", 1) if name == "peername" else None
-
-    def set_write_buffer_limits(self, high: int) -> None:
-        pass
-
-
-class Peer:
-    """A connection of a node, and what comes on it."""
-
-    def __init__(self, one: OneNode, metrics: RequestMetrics | None = None, clock: Clock | None = None) -> None:
-        self.one = one
-        self.node = one.node
-        self.transport = Transport()
-        machine = one.simulated.machine
-        self.connection = ServerConnection(
-            Dispatcher(self.node, BROKER, metrics).on_frame,
-            listener_name="PLAINTEXT",
-            frame_size_bytes_max=1 << 20,
-            connections={},
-            executor=machine.executor,
-            memory=ConnectionMemory(1 << 24, 1 << 24, clock or machine.clock),
-            is_timed=metrics is not None,
-        )
-        self.connection.connection_made(self.transport)  # type: ignore[arg-type]
-        self.writes: list[int] = []
-        self._watch(self.partition("flights"))
-
-    def partition(self, topic: str) -> Partition:
-        return self.node.broker.partition(topic, 0)
-
-    def _watch(self, partition: Partition) -> None:
-        segments = partition.log.segments
-        on_written = segments.on_written
-
-        def counted(placed: Any, view: memoryview, now_ms: int) -> None:
-            self.writes.append(len(placed))
-            on_written(placed, view, now_ms)
-
-        segments.on_written = counted
-
-    def join(self, other: Peer) -> None:
-        """Be a connection of the same listener."""
-        self.connection.serve_by(other.connection._on_frame)
-
-    def end_turn(self) -> None:
-        """The event loop has read all connections of the listener."""
-        dispatcher: Any = self.connection._on_frame.__self__  # type: ignore[attr-defined]
-        if dispatcher._repeated is not None:
-            dispatcher._repeated._answer()
-
-    def hear(self, *frames: bytes) -> None:
-        """These come at one time, and no others."""
-        self.hear_beside_others(*frames)
-        self.end_turn()
-
-    def hear_beside_others(self, *frames: bytes) -> None:
-        """These come at one time, in a turn of the event loop that goes on."""
-        sent = b"".join(frames)
-        while sent:
-            buffer = self.connection.get_buffer(-1)
-            size = min(len(buffer), len(sent))
-            buffer[:size] = sent[:size]
-            sent = sent[size:]
-            self.connection.buffer_updated(size)
-
-    async def rest(self) -> None:
-        """Wait for the turns in which all is served that came."""
-        while self.connection._resting is not None:
-            await asyncio.sleep(0)
-
-    @property
-    def rows(self) -> list[PartitionProduceResponse]:
-        """The first of each answer, if all of them are answers to Produce."""
-        found, written = [], memoryview(bytes(self.transport.written))
-        while written:
-            size = int.from_bytes(written[:4])
-            frame = written[4 : 4 + size]
-            _, _, position = decode_response_header(frame, ApiKey.PRODUCE, VERSION)
-            found.append(decode(ProduceResponse, frame, VERSION, position).responses[0].partition_responses[0])
-            written = written[4 + size :]
-        return found
-
-
-def framed(number: int, request: object, key: ApiKey = ApiKey.PRODUCE, version: int = VERSION) -> bytes:
-    pieces: list[Any] = encode_request(key, version, number, "tests", request)
-    return b"".join(pieces)
-
-
-def produce(
-    number: int,
-    batch: bytes,
-    *,
-    topic: str = "flights",
-    acks: int = 1,
-    beside: str | None = None,
-    version: int = VERSION,
-) -> bytes:
-    topics = [topic] if beside is None else [topic, beside]
-    data = [TopicProduceData(name=name, partition_data=[PartitionProduceData(0, batch)]) for name in topics]
-    return framed(number, ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=data), version=version)
 
 
 def latest_offset() -> ListOffsetsRequest:
@@ -345,8 +204,7 @@ def met(story: Callable[[Peer, Peer], None]) -> None:
     """Have it told of two connections of a listener, on both of which the next request repeats one before it."""
 
     def told(peer: Peer) -> None:
-        other = Peer(peer.one)
-        other.join(peer)
+        other = Peer(peer.one, beside=peer)
         for number, one in enumerate((peer, peer, other)):
             one.hear(produce(number, batch_of(b"before")))
             one.transport.written.clear()
@@ -496,9 +354,9 @@ def test_a_connection_that_is_alone_does_not_wait_for_others() -> None:
 @repeats
 def test_many_connections_of_one_turn_are_answered_in_turns() -> None:
     async def told(one: OneNode) -> None:
-        peers = [Peer(one) for _ in range(40)]
+        first = Peer(one)
+        peers = [first, *(Peer(one, beside=first) for _ in range(39))]
         for peer in peers:
-            peer.join(peers[0])
             peer.hear(produce(1, batch_of(b"x")), produce(2, batch_of(b"x")))
             peer.transport.written.clear()
         dispatcher: Any = peers[0].connection._on_frame.__self__  # type: ignore[attr-defined]
@@ -524,9 +382,9 @@ def test_a_bug_beside_those_before_gives_the_next_ones_to_nobody_else(monkeypatc
     monkeypatch.setattr(gathering, "REQUESTS_MAX", 8)
 
     async def told(one: OneNode) -> None:
-        peer, other = Peer(one, metrics), Peer(one, metrics)
+        peer = Peer(one, metrics)
+        other = Peer(one, metrics, beside=peer)
         on_frame: Any = peer.connection._on_frame
-        other.join(peer)
         with pytest.MonkeyPatch.context() as patch:
 
             def failing(*_: object) -> Any:
@@ -718,9 +576,7 @@ def test_of_several_connections_the_answers_and_the_log_are_the_same(seed: int) 
     seen = []
 
     def tell(peer: Peer, *, together: bool) -> None:
-        peers = [peer, Peer(peer.one), Peer(peer.one)]
-        for one in peers[1:]:
-            one.join(peer)
+        peers = [peer, Peer(peer.one, beside=peer), Peer(peer.one, beside=peer)]
         for number, (whose, frame) in enumerate(frames):
             peers[whose].hear_beside_others(frame)
             if not together or number in ends:
