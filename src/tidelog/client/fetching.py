@@ -45,6 +45,7 @@ class _Question:
     """A request that is under way.
 
     Attributes:
+        requested: for whom; for nobody once the broker was given up.
         expected: when its answer is due at the latest, by the loop's time, if the broker is well.
     """
 
@@ -257,9 +258,9 @@ class Fetching:
     def _on_silence(self) -> None:
         """A broker that has not answered for a while may lead no more: ask who does.
 
-        A new leader epoch has its readers turn to it, whatever is under way, and a late answer is dropped. A replica
-        nearby that is silent has no epoch: once the cluster does not show it any more, the leader is asked too, and
-        the answer counts that comes first.
+        A new leader epoch has its readers turn to it, whatever is under way. A replica nearby that is silent has no
+        epoch: once the cluster does not show it any more, the leader is asked. A late answer is dropped in both cases:
+        of a replica that was away it may be that it lacks the offset, which counts from the leader alone.
         """
         self._silence_timer = None
         now, known = asyncio.get_running_loop().time(), self._cluster.metadata.brokers
@@ -267,7 +268,7 @@ class Fetching:
         for one in silent:
             if one.broker_id not in known and one.requested:
                 on_no_answer(one.requested.values(), self._clock.now_ms())
-                one.requested = {}
+                one.requested.clear()  # those who were to be answered: whatever comes now is for nobody
                 self.pump_soon()
         if silent:
             self._cluster.refresh_soon()
