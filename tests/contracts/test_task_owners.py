@@ -14,7 +14,8 @@ KEEPERS = {
     "main.py": "awaits the start of the node, which owns the rest",
     "api/long_requests.py": "awaits the pieces of a request, and cancels them where nobody does any more",
     "broker/cleaner.py": "awaits the sync that runs beside the first steps of a compaction",
-    "transport/server_connection.py": "answers and reads, one at a time, for as long as it is open",
+    "transport/answer_sender.py": "reads one piece of an answer at a time, for as long as its connection is open",
+    "transport/server_connection.py": "answers one request at a time, for as long as it is open",
 }
 """Those that keep a task themselves: it awaits or cancels each, and handles whatever is raised."""
 

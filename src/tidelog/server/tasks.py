@@ -17,7 +17,7 @@ is a bug of ours; it is logged, and then the branch's own rule says what stops.
 `asyncio.TaskGroup` is no such owner. It takes the failure of one task for the end of all. And it lives in one task that
 enters and leaves it, whereas a part is started by one task, stopped by another, and fed by callbacks in between.
 
-A connection is the owner of its two tasks itself (`start_kept`): they are as many as requests that wait.
+A connection and its sender are the owners of their tasks themselves (`start_kept`): as many as requests that wait.
 """
 
 from __future__ import annotations

@@ -14,9 +14,10 @@ import pytest
 from tidelog.base.errors import DiskError, MalformedMessageError
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor, ThreadExecutor
+from tidelog.server.transport.answer_sender import COALESCE_BYTES_MAX
 from tidelog.server.transport.closed import Closed
 from tidelog.server.transport.connection_memory import ConnectionMemory
-from tidelog.server.transport.server_connection import COALESCE_BYTES_MAX, Answer, ServerConnection
+from tidelog.server.transport.server_connection import Answer, ServerConnection
 
 FRAME_SIZE_BYTES_MAX = 1 << 20
 MEMORY_BYTES = 1 << 30
@@ -364,7 +365,7 @@ def test_a_request_that_ends_gives_the_next_one_its_time() -> None:
 def test_an_answer_that_is_not_taken_is_given_up() -> None:
     held = Held(lambda _: [bytes(1 << 20), bytes(1 << 20)])
     held.connection.pause_writing()
-    held.connection._outbox.extend([b"more"])
+    held.connection._sender.outbox.extend([b"more"])
     assert held.sweep_until_closed(3) == 4
     assert held.closed == [Closed.NOT_READING]
 

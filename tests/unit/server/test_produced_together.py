@@ -413,7 +413,7 @@ def test_a_batch_that_takes_long_in_the_midst_keeps_the_order(is_hasty: bool) ->
     async def told(one: OneNode) -> None:
         peer = Peer(one, clock=HastyClock() if is_hasty else None)
         peer.hear(*(produce(number, batch, acks=(1, -1)[number % 2]) for number, batch in enumerate(batches)))
-        while peer.connection.is_waiting or peer.connection._resting is not None:
+        while peer.connection.is_waiting or peer.connection._turn.resting is not None:
             await asyncio.sleep(0.001)
         offsets = [0]
         for number in range(len(batches) - 1):
@@ -546,7 +546,7 @@ def test_together_or_one_by_one_the_answers_and_the_log_are_the_same(seed: int) 
     async def tell_in_turns(one: OneNode) -> None:
         peer = Peer(one, clock=HastyClock())
         peer.hear(*frames)
-        assert peer.connection._resting is not None
+        assert peer.connection._turn.resting is not None
         await peer.rest()
         note(peer)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from struct import pack_into
 from typing import Any, NamedTuple
@@ -63,7 +63,7 @@ def by_id(number: int, batch: bytes, wanted: UUID, *, acks: int = 1) -> bytes:
 
 async def settled(*peers: Peer) -> None:
     """Return once all is answered that came."""
-    while any(peer.connection.is_waiting or peer.connection._resting is not None for peer in peers):
+    while any(peer.connection.is_waiting or peer.connection._turn.resting is not None for peer in peers):
         await asyncio.sleep(0.001)
 
 
@@ -316,7 +316,7 @@ def test_known_by_its_form_or_decoded_each_is_served_alike(seed: int, monkeypatc
         assert one == other
 
 
-def told_alone(story: Callable[[OneNode], Awaitable[None]]) -> None:
+def told_alone(story: Callable[[OneNode], Coroutine[Any, Any, None]]) -> None:
     async def run(one: OneNode) -> None:
         await one.simulated.machine.do(lambda: story(one))
 

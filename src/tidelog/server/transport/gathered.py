@@ -24,6 +24,7 @@ class Gathered:
 
     __slots__ = ("is_brief",)
 
+    is_brief: bool
     waits = False
 
     def take_answers(self) -> Sequence[list[Piece]]:

@@ -4,7 +4,8 @@ A request that waits holds those behind it on its connection, and no other. Who 
 is served for a turn, and then the others are (`turns.py`). Who exceeds a quota is answered first, and held back then
 (KIP-219). Reading stops when something comes behind a request that waits, or while its sender is held back; while the
 peer is slow to take its answers; and while there is no memory for what has begun to come. So what a connection may hold
-is one request, what came with the next one, one answer and the socket's buffers.
+is one request, what came with the next one, one answer and the socket's buffers. How answers go out is
+`answer_sender.py`.
 What is more than its first 16 KiB is taken from what all have together (`connection_memory.py`).
 
 Kafka: `Processor`, `RequestChannel`.
@@ -30,21 +31,16 @@ from tidelog.base.ports import Buffer, Executor
 from tidelog.base.principals import ANONYMOUS, USER, Principal, Requester
 from tidelog.security.principal_mapping import Subject
 from tidelog.server.tasks import start_kept
+from tidelog.server.transport.answer_sender import COALESCE_BYTES_MAX, AnswerSender
 from tidelog.server.transport.closed import Closed
 from tidelog.server.transport.connection_memory import ConnectionMemory, Kept
 from tidelog.server.transport.gathered import Gathered
-from tidelog.server.transport.outbox import Outbox
 from tidelog.server.transport.sasl_gate import NewGate
-from tidelog.server.transport.turns import Turn
+from tidelog.server.transport.turns import RestingTurn
 from tidelog.wire import FrameReceiver, Piece
 from tidelog.wire.connection import BUFFER_SIZE_BYTES_MIN
 from tidelog.wire.limits import request_size_bytes_max
 
-WRITE_SIZE_BYTES_MAX = 1 << 20
-SCARCE_WRITE_SIZE_BYTES_MAX = 64 << 10
-"""As `WRITE_SIZE_BYTES_MAX`, once half of the memory for answers is taken by peers that do not read theirs."""
-WRITE_BUFFER_BYTES_MAX = 64 << 10
-COALESCE_BYTES_MAX = 64 << 10
 CLOSING_SWEEPS_MAX = 2
 LOOKS_AT_TIME_EVERY = 8
 """Of the requests that are carried out together and are brief: see `Gathered`."""
@@ -79,6 +75,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     Attributes:
         gate: as above.
+        is_closing: whether nothing more is served, and it is closed once all answers are out.
         memory: as above.
         on_disconnected: called when it closed, whoever closed it.
         requester: who sends on it.
@@ -90,10 +87,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_answering",
         "_charged_bytes",
         "_closed",
-        "_closing",
         "_connections",
         "_error",
-        "_executor",
         "_gathered",
         "_handed_over",
         "_idle_sweeps",
@@ -105,16 +100,14 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_name_of",
         "_on_closed",
         "_on_frame",
-        "_outbox",
-        "_reading",
         "_receiver",
-        "_resting",
         "_room_bytes",
+        "_sender",
         "_transport",
         "_turn",
         "_wanted_bytes",
-        "_write_paused",
         "gate",
+        "is_closing",
         "listener_name",
         "memory",
         "on_disconnected",
@@ -151,26 +144,22 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._on_frame = self.gate.on_frame
             self._receiver.frame_size_bytes_max = self.gate.request_size_bytes_max
         self._connections = connections
-        self._executor = executor
         self.memory = memory
         self._charged_bytes = 0  # of the buffer that requests come to
         self._wanted_bytes = 0  # of it, before more of a request can come; 0 unless it waits
         self._on_closed = on_closed
         self._is_timed = is_timed
         self._handed_over: Kept | None = None  # of the frame that is answered, or of one before
-        self._reading: asyncio.Future[None] | None = None
         self._transport: asyncio.Transport | None = None
-        self._outbox = Outbox()
         self._answering: asyncio.Future[None] | None = None
         self._gathered: Gathered | None = None  # to be answered before the turn of the loop ends
-        self._write_paused = False
-        self._closing = False
+        self.is_closing = False
         self._closed: Closed | None = None
         self._error: Exception | None = None  # for which it is closed, where others log it
         self._keeps_frame = False
         self._muted: asyncio.TimerHandle | None = None  # while it is, nothing is served
-        self._turn = Turn(memory.clock)
-        self._resting: asyncio.Handle | None = None  # while it is, others are served
+        self._turn = RestingTurn(memory.clock, self._pause_or_resume_reading, self._go_on)
+        self._sender = AnswerSender(self, self._turn, executor, memory)
         self._room_bytes = 0  # for what comes next
         self._is_filled = False  # that room, by what came last
         self._idle_sweeps = 0
@@ -180,7 +169,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     # What the loop tells us.
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        self._sender.on_connected(self._transport)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.peer = f"{peer[0]}:{peer[1]}"
@@ -205,9 +194,10 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.pop(self, None)
-        self._closing = True
-        self._outbox.clear()
+        self.is_closing = True
         self._gathered = None
+        self._sender.on_lost()
+        self._turn.cancel()
         if self.gate is not None:
             self.gate.on_closed()
         self.memory.forget(self)
@@ -215,12 +205,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._handed_over.let_go()
         if self._answering is not None:
             self._answering.cancel()
-        if self._reading is not None:
-            self._reading.cancel()
         if self._muted is not None:
             self._muted.cancel()
-        if self._resting is not None:
-            self._resting.cancel()
         on_closed, self._on_closed = self._on_closed, None
         if on_closed is not None:
             if self._transport is None and exc is not None:
@@ -256,18 +242,16 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.on_more()
         self._serve()
         if self._is_filled and self._turn.is_over:
-            self._rest()
+            self._turn.rest()
 
     def pause_writing(self) -> None:
-        self._write_paused = True
-        self._charge_answer()
+        self._sender.pause()
 
     def resume_writing(self) -> None:
-        self._write_paused = False
-        self.memory.charge_answer(self, 0)
+        self._sender.resume()
         self._idle_sweeps = 0
         self._turn.begin()
-        if self._write_out():
+        if self._sender.write_out():
             self._serve()
 
     # What we do about it.
@@ -291,21 +275,14 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._muted = None
         self._idle_sweeps = 0
         self._turn.begin()
-        if self._transport is not None and not self._transport.is_closing() and not self._outbox:
+        if self._transport is not None and not self._transport.is_closing() and not self._sender.outbox:
             self._serve()
 
-    def _rest(self) -> None:
-        """Read and serve nothing more until the others have had a turn."""
-        if self._resting is None:
-            self._resting = asyncio.get_running_loop().call_soon(self._go_on)
-            self._pause_or_resume_reading()
-
     def _go_on(self) -> None:
-        self._resting = None
         if self._transport is None or self._transport.is_closing():
             return
         self._turn.begin()
-        if not self._outbox or self._write_out():
+        if not self._sender.outbox or self._sender.write_out():
             self._serve()
 
     def keep_frame(self) -> Kept:
@@ -359,17 +336,17 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Serve nothing behind the request that is being answered. `on_closed` is told why."""
         self._error = error
         self._closed = self._closed or Closed.AUTHENTICATION
-        self._closing = True
+        self.is_closing = True
 
     def _end(self, why: Closed) -> None:
-        self._closing = True
+        self.is_closing = True
         self._closed = self._closed or why
-        self._outbox.clear()
+        self._sender.outbox.clear()
         if self._transport is not None:
             self._transport.close()
 
     def close(self, why: Closed = Closed.STOPPED) -> None:
-        self._closing = True
+        self.is_closing = True
         if self._closed is None:
             self._closed = why
         if self._transport is not None:
@@ -379,16 +356,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Let what is under way be answered, then close (a clean stop of the node)."""
         if self._gathered is not None:
             self.answer_gathered(self._gathered)
-        self._closing = True
+        self.is_closing = True
         if self._closed is None:
             self._closed = Closed.STOPPED
-        if self._answering is None and not self._outbox and self._transport is not None:
+        if self._answering is None and not self._sender.outbox and self._transport is not None:
             self._transport.close()
-
-    def _charge_answer(self) -> None:
-        """What the peer has not taken, and is in memory."""
-        assert self._transport is not None
-        self.memory.charge_answer(self, self._transport.get_write_buffer_size() + self._outbox.bytes_in_memory)
 
     def on_memory_given(self) -> None:
         """There is memory for what has begun to come."""
@@ -398,7 +370,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def close_for_memory(self) -> None:
         """What it holds is needed by others, and it has stood still for longest."""
-        if self._write_paused:
+        if self._sender.is_paused:
             what = "it takes none of its answer, and answers for others wait (queued.max.response.bytes)"
         else:
             what = "a request that began went no further, and others wait for memory (queued.max.request.bytes)"
@@ -414,7 +386,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         Args:
             sweeps_max: None for no limit; what an idle connection need not hold is let go all the same.
         """
-        if self._closing and self._answering is None:
+        if self._sender.has_progressed:
+            self._sender.has_progressed, self._idle_sweeps = False, 0
+        if self.is_closing and self._answering is None:
             self._idle_sweeps += 1
             if self._idle_sweeps > CLOSING_SWEEPS_MAX:
                 self.close()
@@ -427,11 +401,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._idle_sweeps += 1
         if sweeps_max is not None and self._idle_sweeps > sweeps_max:
             self._close_idle()
-        elif self._reading is None and not self._outbox:
+        elif self._sender.reading is None and not self._sender.outbox:
             self._receiver.release()
 
     def _close_idle(self) -> None:
-        if self._outbox or self._write_paused:
+        if self._sender.outbox or self._sender.is_paused:
             level, why, what = logging.WARNING, Closed.NOT_READING, "it takes none of its answer"
         elif self._is_unfinished:
             level, why, what = logging.WARNING, Closed.UNFINISHED, "a request that began did not end"
@@ -444,23 +418,24 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _serve(self) -> None:
         """Answer every whole frame that is here, until one waits, the peer is slow, or the turn is over."""
-        if self._resting is not None:
+        if self._turn.resting is not None:
             return
         small: list[Buffer] = []
         small_bytes = 0
         gathered, self._gathered = self._gathered, None
-        to_send, receiver, turn = self._outbox.pieces, self._receiver, self._turn
+        sender, receiver, turn = self._sender, self._receiver, self._turn
+        to_send = sender.outbox.pieces
         served_count = 0
         try:
-            while self._answering is None and self._muted is None and not self._closing and not self._write_paused:
+            while self._answering is None and self._muted is None and not self.is_closing and not sender.is_paused:
                 if to_send or small_bytes >= COALESCE_BYTES_MAX:
-                    self._write_small(small)
+                    sender.write_small(small)
                     small_bytes = 0
-                    if not self._write_out():
+                    if not sender.write_out():
                         break
                 looks_at_time = gathered is None or not gathered.is_brief or not served_count % LOOKS_AT_TIME_EVERY
                 if looks_at_time and served_count and turn.is_over:
-                    self._rest()
+                    turn.rest()
                     break
                 frame = receiver.next_frame()
                 if frame is None:
@@ -474,7 +449,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                     before, gathered = gathered, answer if isinstance(answer, Gathered) else None
                     small_bytes += self._take_all(before, small)
                 if isinstance(answer, list):
-                    small_bytes += self._take(answer, small)
+                    small_bytes += sender.take(answer, small)
                 elif answer is None:
                     pass
                 elif isinstance(answer, Gathered):
@@ -495,13 +470,13 @@ class ServerConnection(asyncio.BufferedProtocol):
                     self.refuse(str(error))
             return
         except Exception:
-            self._on_bug(gathered)
+            self.on_bug(gathered)
             return
         if served_count:
             self._idle_sweeps = 0
-        self._write_small(small)
+        sender.write_small(small)
         if to_send:
-            self._write_out()  # who is held back has its answer first, and so has who sent nothing more
+            sender.write_out()  # who is held back has its answer first, and so has who sent nothing more
         if (self._charged_bytes or self._receiver.needs_bytes) and not self._keeps_frame:
             self._await_memory(served_count > 0)
         self._pause_or_resume_reading()
@@ -512,9 +487,9 @@ class ServerConnection(asyncio.BufferedProtocol):
             if gathered is not None:
                 self._take_all(gathered, small)
         except Exception:
-            self._on_bug(gathered)
+            self.on_bug(gathered)
             return False
-        self._write_small(small)
+        self._sender.write_small(small)
         return True
 
     def answer_gathered(self, gathered: Gathered) -> None:
@@ -525,26 +500,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         small: list[Buffer] = []
         if not self._finish(gathered, small):
             return
-        if self._outbox and self._write_out():
+        if self._sender.outbox and self._sender.write_out():
             self._serve()
 
     def _take_all(self, gathered: Gathered, small: list[Buffer]) -> int:
-        return sum([self._take(answer, small) for answer in gathered.take_answers()])
-
-    def _take(self, answer: list[Piece], small: list[Buffer]) -> int:
-        """Small answers are gathered into one write; what lies on disk waits its turn in the outbox.
-
-        Returns:
-            Bytes by which `small` has grown.
-        """
-        size_bytes = 0
-        for piece in answer:
-            size_bytes += len(piece)
-            if type(piece) not in (bytes, bytearray) or size_bytes >= COALESCE_BYTES_MAX or self._outbox:
-                self._outbox.extend(answer)
-                return 0
-        small.extend(cast("list[Buffer]", answer))
-        return size_bytes
+        return sum([self._sender.take(answer, small) for answer in gathered.take_answers()])
 
     def _await_memory(self, has_served: bool) -> None:
         """Give back what requests took that are done, and see to it that there is room for the one that comes."""
@@ -554,7 +514,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 receiver.trim()
                 self._charged_bytes = max(receiver.capacity_bytes - BUFFER_SIZE_BYTES_MIN, 0)
             self.memory.reduce(self, self._charged_bytes)
-        if receiver.needs_bytes and not self._wanted_bytes and not self._closing:
+        if receiver.needs_bytes and not self._wanted_bytes and not self.is_closing:
             more_bytes = receiver.capacity_bytes + receiver.needs_bytes - BUFFER_SIZE_BYTES_MIN - self._charged_bytes
             if more_bytes > 0:
                 if self.memory.take(self, more_bytes):
@@ -574,7 +534,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         except Exception:
             self._answering = None
-            self._on_bug()
+            self.on_bug()
             return
         self._answering = None
         self._idle_sweeps = 0
@@ -582,81 +542,18 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         self._turn.begin()
         if pieces is not None:
-            self._outbox.extend(pieces)
-            if self._write_paused:
-                self._charge_answer()
-        if self._write_out():
-            if self._closing:
+            self._sender.add(pieces)
+        if self._sender.write_out():
+            if self.is_closing:
                 self._transport.close()
             else:
                 self._serve()
 
-    def _write_small(self, small: list[Buffer]) -> None:
-        if small and self._transport is not None:
-            self._transport.write(b"".join(small))
-            small.clear()
+    def on_sent(self) -> None:
+        """All that was to be sent is out, after the disk was waited for."""
+        self._serve()
 
-    def _write_out(self) -> bool:
-        """Write what the socket takes, at most 1 MiB at a time, until the turn is over. True when nothing is left, and
-        more can be served.
-        """
-        transport = self._transport
-        if transport is None or self._reading is not None or self._resting is not None:
-            return False
-        outbox = self._outbox
-        pending: list[Buffer] = []
-        pending_bytes = 0
-        write_size_bytes_max = SCARCE_WRITE_SIZE_BYTES_MAX if self.memory.answers.is_scarce else WRITE_SIZE_BYTES_MAX
-        try:
-            while outbox and not self._write_paused:
-                chunk = outbox.next_chunk(write_size_bytes_max)
-                if chunk is None:
-                    self._reading = start_kept(self._read_later(write_size_bytes_max))
-                    break
-                self._idle_sweeps = 0
-                outbox.advance(len(chunk))
-                pending.append(chunk)
-                pending_bytes += len(chunk)
-                if pending_bytes >= COALESCE_BYTES_MAX:
-                    transport.writelines(pending)
-                    pending, pending_bytes = [], 0
-                    if outbox and self._turn.is_over:
-                        self.memory.sent = chunk
-                        self._rest()
-                        break
-        except TidelogError as error:
-            self._cannot_complete(error)
-            return False
-        if pending:
-            transport.writelines(pending)
-        if outbox or self._write_paused:
-            return False
-        if self._closing:
-            transport.close()
-        return not transport.is_closing()  # a write that failed ended it: `connection_lost` comes in the next turn
-
-    async def _read_later(self, size_bytes_max: int) -> None:
-        """The next chunk has to come from the disk: wait for it off the loop, then go on."""
-        try:
-            chunk = await self._executor.run(self._outbox.chunk_on_disk(size_bytes_max))
-        except TidelogError as error:
-            self._reading = None
-            self._cannot_complete(error)
-            return
-        except Exception:
-            self._on_bug()
-            return
-        self._reading = None
-        if self._transport is None or self._transport.is_closing():
-            return
-        self._turn.begin()
-        self._idle_sweeps = 0
-        self._outbox.advance(len(chunk))
-        self._transport.write(chunk)
-        if not self._write_paused and self._write_out():
-            self._serve()
-
-    def _on_bug(self, gathered: Gathered | None = None) -> None:
+    def on_bug(self, gathered: Gathered | None = None) -> None:
         """While an error is handled: nobody but this connection feels it."""
         if gathered is not None:
             gathered.drop()
@@ -665,7 +562,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         logger.exception("%s: %s; this connection is closed", self.peer, what)
         self.close(Closed.FAILED)
 
-    def _cannot_complete(self, error: TidelogError) -> None:
+    def cannot_complete(self, error: TidelogError) -> None:
         """The head of an answer is out: the only honest end is a closed connection; the client asks again."""
         self.refuse(f"an answer could not be completed: {error}", Closed.FAILED)
 
@@ -679,8 +576,9 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         is_held_up = self._answering is not None or self._muted is not None
         is_full = is_held_up and (self._keeps_frame or self._receiver.pending_bytes > 0)
-        is_held_up_here = self._outbox or self._write_paused or self._wanted_bytes or self._resting is not None
-        if is_full or is_held_up_here or self._closing:
+        is_sending = self._sender.outbox or self._sender.is_paused
+        is_held_up_here = is_sending or self._wanted_bytes or self._turn.resting is not None
+        if is_full or is_held_up_here or self.is_closing:
             if transport.is_reading():
                 transport.pause_reading()
         elif not transport.is_reading():

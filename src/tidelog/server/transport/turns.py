@@ -6,7 +6,7 @@ Its counterpart in Kafka: none; a thread that is busy there keeps nobody else fr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TypeVar
 
 from tidelog.base.ports import Clock
@@ -39,6 +39,41 @@ class Turn:
     def is_over(self) -> bool:
         """Whether the others are to be served first."""
         return self._clock.now_ms() >= self._ends_ms
+
+
+class RestingTurn(Turn):
+    """Of somebody who goes on by itself, once the others have had theirs.
+
+    Args:
+        rests: called when it begins to rest.
+        go_on: called in a later turn of the event loop.
+
+    Attributes:
+        resting: until then; None while it does not rest.
+    """
+
+    __slots__ = ("_go_on", "_rests", "resting")
+
+    def __init__(self, clock: Clock, rests: Callable[[], None], go_on: Callable[[], None]) -> None:
+        super().__init__(clock)
+        self._rests = rests
+        self._go_on = go_on
+        self.resting: asyncio.Handle | None = None
+
+    def rest(self) -> None:
+        """Do nothing more until the others have had a turn."""
+        if self.resting is None:
+            self.resting = asyncio.get_running_loop().call_soon(self._wake)
+            self._rests()
+
+    def _wake(self) -> None:
+        self.resting = None
+        self._go_on()
+
+    def cancel(self) -> None:
+        """Do not go on."""
+        if self.resting is not None:
+            self.resting.cancel()
 
 
 async def in_turns(items: Iterable[T], *, turn_size: int = TURN_SIZE) -> AsyncIterator[T]:
