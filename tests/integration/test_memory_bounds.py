@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import select
 import struct
 import threading
@@ -217,6 +218,35 @@ def test_fetch_sessions_of_many_partitions(served: NodeProcess) -> None:
         (goes_on, first), (grows, _) = kept[:2]
         assert session_of(goes_on) == (Code.NONE, first)
         assert session_of(grows) == (Code.FETCH_SESSION_ID_NOT_FOUND, 0)  # there is no room for more: it begins anew
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have rules of their own")
+def test_what_members_took_is_given_back_once_they_are_gone(start_node: StartNode) -> None:
+    node = start_node()
+
+    def join(count: int) -> None:
+        with ExitStack() as stack:
+            clients = [stack.enter_context(WireClient(node.port)) for _ in range(count)]
+            for number, client in enumerate(clients):
+                protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(4 * MB))
+                request = JoinGroupRequest(
+                    group_id=f"group-{number}",
+                    session_timeout_ms=6_000,
+                    rebalance_timeout_ms=6_000,
+                    protocol_type="consumer",
+                    protocols=[protocol],
+                )
+                client.send(ApiKey.JOIN_GROUP, 3, request)
+            for client in clients:
+                client.receive(ApiKey.JOIN_GROUP, 3, JoinGroupResponse)
+
+    with WireClient(node.port) as client:
+        wait_for_coordinator(client, "group-0")
+    join(1)
+    before = resident_bytes(node.pid)
+    join(20)
+    assert resident_bytes(node.pid) > before + 40 * MB
+    wait_until(lambda: resident_bytes(node.pid) < before + 25 * MB, "it is given back", seconds=60)
 
 
 def test_members_with_much_metadata(served: NodeProcess) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tidelog.base.errors import TidelogError
 from tidelog.base.ports import Network
+from tidelog.io.allocator import return_large_blocks
 from tidelog.io.clock import SystemClock
 from tidelog.io.disk import RealDisk
 from tidelog.io.executor import ThreadExecutor
@@ -61,6 +62,7 @@ def run(
     _raise_file_limit()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # until it serves: see `_run`
+    return_large_blocks()
     garbage = GarbageCollection()
     garbage.begin()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
