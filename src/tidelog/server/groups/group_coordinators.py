@@ -18,7 +18,7 @@ from tidelog.coordinator.memory import CoordinatorMemory
 from tidelog.log.producer_state import ProducerStates
 from tidelog.metadata import MetadataDelta, MetadataImage, ResourceType
 from tidelog.metadata.configs import BrokerSettings, ConfigKey, group_values
-from tidelog.metadata.configs import broker as keys
+from tidelog.metadata.configs import coordinators as keys
 from tidelog.metadata.configs import groups as group_keys
 from tidelog.metadata.configs import share_groups as share_keys
 from tidelog.metadata.configs.groups import within_range

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from tidelog.metadata.configs import broker as keys
+from tidelog.metadata.configs import coordinators as coordinator_keys
 from tidelog.metadata.configs import limits
 from tidelog.metadata.configs.share_coordinators import SHARE_COORDINATOR_MEMORY_BYTES
 from tidelog.metadata.configs.share_groups import GROUP_SHARE_MAX_SHARE_SESSIONS
@@ -115,9 +116,9 @@ def _limits(node: ObservedNode) -> Iterator[Limit]:
     shared = node.share_fetching.sessions
     yield Limit(GROUP_SHARE_MAX_SHARE_SESSIONS.name, len(shared), shared.count_max, shared.refused)
     for setting, memory in (
-        (keys.GROUP_COORDINATOR_MEMORY_BYTES, node.groups.memory),
-        (keys.GROUP_OFFSETS_MEMORY_BYTES, node.groups.offsets_memory),
-        (keys.TRANSACTION_COORDINATOR_MEMORY_BYTES, node.transactions.memory),
+        (coordinator_keys.GROUP_COORDINATOR_MEMORY_BYTES, node.groups.memory),
+        (coordinator_keys.GROUP_OFFSETS_MEMORY_BYTES, node.groups.offsets_memory),
+        (coordinator_keys.TRANSACTION_COORDINATOR_MEMORY_BYTES, node.transactions.memory),
         (SHARE_COORDINATOR_MEMORY_BYTES, node.share_states.memory),
     ):
         yield Limit(setting.name, memory.used_bytes, memory.limit_bytes, memory.refused)

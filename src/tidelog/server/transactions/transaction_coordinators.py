@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.metadata import MetadataDelta, MetadataImage
-from tidelog.metadata.configs import broker as keys
+from tidelog.metadata.configs import coordinators as keys
 from tidelog.metadata.features import TRANSACTION_VERSION
 from tidelog.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from tidelog.server.coordinators.coordinator_partition import CoordinatorKind, Event

@@ -36,7 +36,7 @@ from tidelog.base.errors import (
 from tidelog.base.ids import LeaderEpoch, ProducerId, TopicId
 from tidelog.base.invariant import invariant
 from tidelog.log import AppendResult, Checked, Outcome, TakesLongError, at_once_bytes_max
-from tidelog.metadata.configs.broker import TRANSACTION_PARTITION_VERIFICATION_ENABLE
+from tidelog.metadata.configs.coordinators import TRANSACTION_PARTITION_VERIFICATION_ENABLE
 from tidelog.records.header import BATCH_OVERHEAD, read_header
 from tidelog.server.api.leader_hints import WRONG_LEADER, endpoints_of, leader_of
 from tidelog.server.api.request_context import RequestContext, code_of
