@@ -201,6 +201,24 @@ def test_what_a_disk_could_not_read_for_a_while_is_served_again() -> None:
     play(story)
 
 
+def test_a_disk_that_still_cannot_read_a_place_is_asked_for_no_more_than_that() -> None:
+    """A segment may have a gigabyte, which is not read every minute."""
+
+    async def story(stage: Stage) -> None:
+        await fill(stage, 1)
+        pages = spoil(stage, 1)
+        await read(stage, seconds=5)
+        await stage.until(lambda: notes(stage, 1).lost_count == 1, seconds_max=150)
+        before = notes(stage, 1).scrubbed_bytes
+        await asyncio.sleep(150)
+        assert notes(stage, 1).scrubbed_bytes == before
+        pages.clear()
+        await stage.until(lambda: notes(stage, 1).open_count == 0, seconds_max=150)
+        assert await read(stage) == VALUES
+
+    play(story, **{"log.scrubber.io.max.bytes.per.second": "0"})
+
+
 def test_a_follower_that_rotted_may_lead_and_passes_over_nothing() -> None:
     async def story(stage: Stage) -> None:
         await fill(stage, 1, 2, 3)

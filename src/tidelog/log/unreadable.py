@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 
 from tidelog.base.errors import DiskError
-from tidelog.base.ports import File
+from tidelog.base.ports import Disk, File
 
 PAGE_BYTES = 4096
 """What a page cache reads at once, at least."""
@@ -23,6 +23,20 @@ FILLER = b"\xbd"
 def is_unreadable(error: DiskError) -> bool:
     """Whether the disk could not read some place, which says nothing of the others."""
     return error.errno == errno.EIO
+
+
+def can_read(disk: Disk, path: str, position: int, size: int) -> bool:
+    """Whether the disk gives these bytes of a file; asked anew. Raises DiskError: it refuses for another reason."""
+    file = disk.open(path)
+    try:
+        file.read_at(position, size)
+    except DiskError as error:
+        if not is_unreadable(error):
+            raise
+        return False
+    finally:
+        file.close()
+    return True
 
 
 class PatientReads:

@@ -30,9 +30,10 @@ from tidelog.log import Log
 from tidelog.log.config import INT64_MAX
 from tidelog.log.damage import Damage
 from tidelog.log.files.index_file import CorruptIndexError
-from tidelog.log.scrub import SegmentScrub
+from tidelog.log.scrub import STEP_WEIGHT, SegmentScrub
 from tidelog.log.segment import Segment
 from tidelog.log.segment_rebuild import SegmentFullError, SegmentRebuild
+from tidelog.log.unreadable import can_read
 from tidelog.records import split_whole_batches
 from tidelog.server.broker.broker import Broker
 from tidelog.server.broker.scrubber import cold_segments, is_ours, take_in
@@ -182,7 +183,8 @@ class DamageRepair:
 
     async def _see_to_segment(self, partition: Partition, segment: Segment) -> None:
         is_known = segment.has_index_fault or bool(segment.damages)
-        if not is_known or any(not damage.is_located or damage.is_unreadable for damage in segment.damages):
+        is_located = is_known and all(damage.is_located for damage in segment.damages)
+        if not is_located or await self._is_read_again(segment):
             await self._locate(partition, segment)
         damages = tuple(one for one in segment.damages if one.end_offset > partition.log.log_start_offset)
         if not damages and not segment.has_index_fault:
@@ -199,6 +201,18 @@ class DamageRepair:
                 )
         self._notes.set_open(partition.topic_partition, (*known, *(one for one in damages if one not in known)))
         await self._repair(partition, segment, damages)
+
+    async def _is_read_again(self, segment: Segment) -> bool:
+        """Whether the disk reads by now what it could not. No more than that is asked for, up to the first refusal."""
+        for damage in segment.damages:
+            if damage.is_unreadable:
+                for position in range(damage.position, damage.end_position, STEP_WEIGHT):
+                    size = min(damage.end_position - position, STEP_WEIGHT)
+                    if not await self._off_the_loop(partial(can_read, self._disk, segment.path, position, size)):
+                        break
+                else:
+                    return True
+        return False
 
     async def _locate(self, partition: Partition, segment: Segment) -> None:
         log = partition.log
