@@ -41,7 +41,8 @@ def part(title: str) -> str:
         if kind != last:
             lines += [f"### {KINDS[kind]}", ""]
             last = kind
-        first, *more = path.read_text().strip().splitlines()
+        text = path.read_text().replace("](../", "](")  # the changelog lies one folder above the fragments
+        first, *more = text.strip().splitlines()
         lines += [f"- {first}", *(f"  {line}".rstrip() for line in more), ""]
     return "\n".join(lines)
 

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 KIPS = ROOT / "docs" / "kips.md"
 DOCS = [
-    ROOT / "README.md",
+    *sorted(ROOT.glob("*.md")),
     *(path for folder in ("docs", "changes", "tests") for path in sorted((ROOT / folder).rglob("*.md"))),
 ]
 
