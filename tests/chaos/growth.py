@@ -66,7 +66,7 @@ ALLOWANCES: Mapping[str, Allowance] = {
     "fds": Allowance("files", 60, "a topic more or fewer; connections of clients that were killed", first_use=120),
     "threads": Allowance("threads", 4, "the pools of threads start theirs one by one", first_use=4),
     "series": Allowance(
-        "series", 200, "topics and groups of a stint; each API and error on its first use", first_use=2_500
+        "series", 400, "topics and groups of a stint; each API and error on its first use", first_use=2_500
     ),
     "disk": Allowance("bytes", 96 * MEGABYTE, "segments between their roll and their deletion", per_hour=4 * MEGABYTE),
     "lag": Allowance("records", 5_000, "a group is behind for as long as a fault lasts"),
