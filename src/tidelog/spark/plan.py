@@ -14,6 +14,7 @@ from typing import NamedTuple
 from tidelog.base.errors import TidelogError
 from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.spark.offsets import CheckpointError, ReadPosition, StreamOffset
+from tidelog.spark.tags import OFFSET_OUT_OF_RANGE, tagged_text
 from tidelog.spark.truncation import PartitionFacts
 
 RANGE_RECORDS_MAX = 4_000_000
@@ -128,6 +129,27 @@ class Bound:
         if self.timestamp_of(partition) is not None or self.offsets is None:
             return False
         return self.offsets[partition] not in (LATEST, EARLIEST, offset)
+
+
+def moved_text(bound: Bound, partition: TopicPartition, offset: Offset, facts: PartitionFacts) -> str:
+    """That an offset of the options lies outside the log (failOnDataLoss=false), as a line of the driver's log."""
+    assert bound.offsets is not None
+    asked = bound.offsets[partition]
+    details = {
+        "asked": asked,
+        "endOffset": facts.end_offset,
+        "logStartOffset": facts.log_start_offset,
+        "option": bound.option,
+        "partition": partition.partition,
+        "taken": offset,
+        "topic": partition.topic,
+        "v": 1,
+    }
+    return (
+        f"{bound.option}: offset {asked} of {partition} lies outside what there is, [{facts.log_start_offset}, "
+        f"{facts.end_offset}]; {offset} is taken in its place (failOnDataLoss=false). "
+        f"{tagged_text(OFFSET_OUT_OF_RANGE, details)}"
+    )
 
 
 class Range(NamedTuple):

@@ -24,13 +24,21 @@ from tidelog.spark.plan import (
     clip,
     is_too_little,
     lag_json,
+    moved_text,
     ranges_of,
     split,
 )
 from tidelog.spark.pushdown import Wanted
 from tidelog.spark.replay_notes import ReplayNotes
-from tidelog.spark.returns import returned, returned_text, set_back, still_missing, with_unread
-from tidelog.spark.tags import OFFSET_OUT_OF_RANGE, tagged_text
+from tidelog.spark.returns import (
+    forgotten,
+    forgotten_text,
+    returned,
+    returned_text,
+    set_back,
+    still_missing,
+    with_unread,
+)
 from tidelog.spark.truncation import (
     CannotTellError,
     OnTruncation,
@@ -212,6 +220,7 @@ class StreamPlanner:
         self.left_out: dict[TopicPartition, tuple[ReadPosition, Loss]] = {}
         # Both outlive this process where the checkpoint is known: another process may have run the last batch.
         self._notes = None if options.checkpoint is None else ReplayNotes(options.checkpoint.location)
+        self._noted: Json | None = None  # the end of the last batch, if there is a note of it
         self._planned: Json | None = None
         self._has_run = False
         self.behind_since_ms: dict[TopicPartition, int] = {}
@@ -247,17 +256,29 @@ class StreamPlanner:
             return start
         if after.losses:
             self._go_on(start, after)
-        for key, position in returned(before, self.facts, self.target).items() if self.facts is not None else ():
-            if after.begin.get(key) == position:
-                logger.warning("%s", returned_text(key, position))
+        self._tell_more(before, after)
         self.positions = after.positions
         self._planned = after.to_json()
         return self._planned
+
+    def _tell_more(self, before: StreamOffset, after: StreamOffset) -> None:
+        """Say in the driver's log what the losses of a batch do not."""
+        for key, position in returned(before, self.facts, self.target).items() if self.facts is not None else ():
+            if after.begin.get(key) == position:
+                self._told.pop(key, None)  # it may be missing again at the same place
+                logger.warning("%s", returned_text(key, position))
+        for key, (position, loss) in self.left_out.items():
+            if before.positions.get(key) == position and after.losses.get(key) != loss:  # there is a later loss as well
+                policy = self.options.on_truncation
+                logger.warning("%s", went_on_text(key, loss, loss.resume_offset, policy, None, operators=None))
+        if gone := forgotten(before, after):
+            logger.warning("%s", forgotten_text(gone))
 
     def _recall(self, start: Json) -> None:
         """What the last batch could not read, where another process ran it."""
         if self._notes is not None and not self._has_run and start != FIRST:
             unread = self._notes.read(start)
+            self._noted = start if unread else None
             self.cut_short = {key: noted for key, noted in unread.items() if not noted[1].in_replay}
             self.left_out = {key: noted for key, noted in unread.items() if noted[1].in_replay}
         self._has_run = True
@@ -363,7 +384,7 @@ class StreamPlanner:
         self.last_batch_ms = self.cluster.now_ms()
         topics = {key.topic for key in ended}
         topic_ids = {topic: facts.topic_ids.get(topic) for topic in topics}
-        replans = before.replans + 1 if again else 0
+        replans = before.replans + 1 if cut else 0
         return StreamOffset(topic_ids, ended, begin, losses, still_missing(before, ended, losses), replans)
 
     def _wait_for_more(
@@ -428,20 +449,24 @@ class StreamPlanner:
                     self.cut_short[key] = pairs[key][1], loss
                 elif loss.cause == "retention":
                     self.left_out[key] = pairs[key][1], loss._replace(in_replay=True)
-            self._note(end)
+            self._note(start, end)
             return _split(self.options, facts, last.topic_ids, left)
 
         return self.cluster.patiently("plan the ranges of a micro-batch", plan)
 
-    def _note(self, end: Json) -> None:
+    def _note(self, start: Json, end: Json) -> None:
         self._has_run = True
         if self._notes is None:
             return
         unread = self.cut_short | self.left_out
+        is_planned = end == self._planned  # else another process planned it, and may have run it when less was there
         if unread:
             self._notes.write(end, unread)
-        elif end != self._planned:  # another process planned it, and may have run it when less was there
+        elif not is_planned:
             self._notes.remove(end)
+        if start != FIRST and (start == self._noted or not is_planned):
+            self._notes.remove(start)  # this batch's offsets say it; a later batch may end at the same offset again
+        self._noted = end if unread else None
         self._planned = None if unread else self._planned
 
     def lag(self) -> Json | None:
@@ -527,27 +552,6 @@ class StreamPlanner:
         if removed and self.options.on_truncation is OnTruncation.FAIL:
             raise StreamTruncatedError(removed, facts.partitions)
         return removed
-
-
-def moved_text(bound: Bound, partition: TopicPartition, offset: Offset, facts: PartitionFacts) -> str:
-    """That an offset of the options lies outside the log (failOnDataLoss=false), as a line of the driver's log."""
-    assert bound.offsets is not None
-    asked = bound.offsets[partition]
-    details = {
-        "asked": asked,
-        "endOffset": facts.end_offset,
-        "logStartOffset": facts.log_start_offset,
-        "option": bound.option,
-        "partition": partition.partition,
-        "taken": offset,
-        "topic": partition.topic,
-        "v": 1,
-    }
-    return (
-        f"{bound.option}: offset {asked} of {partition} lies outside what there is, [{facts.log_start_offset}, "
-        f"{facts.end_offset}]; {offset} is taken in its place (failOnDataLoss=false). "
-        f"{tagged_text(OFFSET_OUT_OF_RANGE, details)}"
-    )
 
 
 def operators_of(checkpoint: Checkpoint, start: Json) -> list[str]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from contextlib import suppress
 from hashlib import sha256
 
 from tidelog.base.ids import TopicPartition
@@ -72,9 +71,18 @@ class ReplayNotes:
             )
 
     def remove(self, end: Json) -> None:
-        """The batch ran again, and read all that it should."""
-        with suppress(FileNotFoundError):
+        """The batch ran again and read all that it should, or the one after it has made up for what is noted.
+
+        Raises:
+            CheckpointError: a note is there and cannot be removed: it would be believed later.
+        """
+        try:
             attempted(self._location, lambda: self._files.remove(_name(end)), is_read=False)
+        except FileNotFoundError:
+            pass
+        except CheckpointError:  # storage that cannot be written refuses, whether there is a note or not
+            if self.read(end):
+                raise
 
 
 def _name(end: Json) -> str:

@@ -6,7 +6,7 @@ the options named other topics or another cluster. Its id tells: who comes back 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from tidelog.base.ids import Offset, TopicPartition
 from tidelog.spark.offsets import Loss, ReadPosition, StreamOffset
@@ -14,6 +14,8 @@ from tidelog.spark.plan import ClusterFacts
 
 MISSING_MAX = 1_000
 """Partitions that are remembered while they are missing. Each takes some hundred bytes of each batch's offset."""
+NAMES_MAX = 10
+"""Partitions that a line of the log names."""
 
 
 def returned(
@@ -104,4 +106,20 @@ def returned_text(partition: TopicPartition, position: ReadPosition) -> str:
     return (
         f"{partition} is there again; the query goes on at offset {position.offset}, where it stood when the partition "
         "was missing. What was said to be gone with it is not"
+    )
+
+
+def forgotten(before: StreamOffset, after: StreamOffset) -> list[TopicPartition]:
+    """The partitions of which it is not remembered any more where the query stood when they went missing."""
+    lost = {key for key, loss in after.losses.items() if loss.cause == "missing"}
+    return sorted((before.missing.keys() | lost) - after.missing.keys() - after.positions.keys())
+
+
+def forgotten_text(partitions: Sequence[TopicPartition]) -> str:
+    """The line of the driver's log that says so."""
+    names = ", ".join(str(key) for key in partitions[:NAMES_MAX])
+    more = f" and {len(partitions) - NAMES_MAX} more" if len(partitions) > NAMES_MAX else ""
+    return (
+        f"more than {MISSING_MAX} partitions are missing, and it is forgotten where the query stood in {names}{more}: "
+        "if they come back, they are read from their start"
     )
