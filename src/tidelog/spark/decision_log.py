@@ -192,14 +192,18 @@ class DecisionLog:
         except KafkaError as error:
             if error.retriable:
                 raise
+            said, why = None, str(error)
+        else:
+            why = "the brokers' answer does not say"
+        policy = None if said is None else said.value
+        if policy is None:
             logger.warning(
                 "whether topic %s keeps what sinks decide is not known: %s. It must have cleanup.policy=compact; with"
                 " the right to DescribeConfigs of it the sink checks that",
                 TOPIC,
-                error,
+                why,
             )
             return
-        policy = "" if said is None or said.value is None else said.value
         if "delete" in policy or "compact" not in policy:
             raise SinkStateError(
                 f"[SINK_DECISIONS_NOT_KEPT] topic {TOPIC} has cleanup.policy={policy}, so brokers delete what sinks"
