@@ -268,11 +268,16 @@ class StreamPlanner:
                 self._told.pop(key, None)  # it may be missing again at the same place
                 logger.warning("%s", returned_text(key, position))
         for key, (position, loss) in self.left_out.items():
-            if before.positions.get(key) == position and after.losses.get(key) != loss:  # there is a later loss as well
-                policy = self.options.on_truncation
-                logger.warning("%s", went_on_text(key, loss, loss.resume_offset, policy, None, operators=None))
+            found = after.losses.get(key)
+            if before.positions.get(key) == position and (found is None or found.cause != loss.cause):
+                self._tell_left_out(key, loss)
         if gone := forgotten(before, after):
             logger.warning("%s", forgotten_text(gone))
+
+    def _tell_left_out(self, key: TopicPartition, loss: Loss) -> None:
+        """What retention removed of a batch that ran again, where the next one tells another loss of the partition."""
+        policy = self.options.on_truncation
+        logger.warning("%s", went_on_text(key, loss, loss.resume_offset, policy, None, operators=None))
 
     def _recall(self, start: Json) -> None:
         """What the last batch could not read, where another process ran it."""
@@ -363,8 +368,12 @@ class StreamPlanner:
         begin = self._new_begins(standing, facts, losses)
         begin |= {key: at for key, at in moved.items() if key in facts.partitions and key not in losses}
         for key, (position, loss) in self.left_out.items():
-            if before.positions.get(key) == position and key not in losses:
+            if before.positions.get(key) != position:
+                continue
+            if key not in losses:
                 losses[key], begin[key] = loss, position
+            elif losses[key].cause == loss.cause:  # that of the batch before goes on behind its end
+                losses[key] = losses[key]._replace(position=loss.position)
         positions = {
             key: begin.get(key) or standing.positions[key]
             for key in sorted(facts.partitions)
@@ -433,7 +442,10 @@ class StreamPlanner:
         def plan() -> list[Range]:
             facts = self.cluster.facts(last.topic_ids)
             losses = self._losses({key: pair[1] for key, pair in pairs.items()}, last.topic_ids, facts)
-            losses = {**self._removed(pairs, last.topic_ids, facts, losses), **losses}
+            removed = self._removed(pairs, last.topic_ids, facts, losses)
+            losses |= {key: loss for key, loss in removed.items() if losses.get(key, loss).cause == loss.cause}
+            if losses and self.options.on_truncation is OnTruncation.FAIL:
+                raise StreamTruncatedError(losses, facts.partitions)
             left = dict(pairs)
             self.cut_short, self.left_out = {}, {}
             for key, loss in losses.items():
@@ -442,13 +454,15 @@ class StreamPlanner:
                     key,
                     loss.cause,
                 )
-                left[key] = _what_is_left(*pairs[key], loss)
+                left[key] = _what_is_left(*pairs[key], loss, removed.get(key))
                 if loss.cause == "missing":
                     self.cut_short[key] = pairs[key][1], loss._replace(position=pairs[key][0])
                 elif left[key][1] != pairs[key][1]:
                     self.cut_short[key] = pairs[key][1], loss
+                    if key in removed:  # the batch after it has one loss of a partition to tell
+                        self._tell_left_out(key, removed[key]._replace(resume_offset=left[key][0].offset))
                 elif loss.cause == "retention":
-                    self.left_out[key] = pairs[key][1], loss._replace(in_replay=True)
+                    self.left_out[key] = pairs[key][1], loss._replace(resume_offset=left[key][0].offset, in_replay=True)
             self._note(start, end)
             return _split(self.options, facts, last.topic_ids, left)
 
@@ -496,13 +510,11 @@ class StreamPlanner:
                 self.valid_at[key] = positions[key], facts.partitions[key].leader_epoch
             else:
                 losses[key] = loss._replace(topic_id=topic_ids.get(key.topic))
-        if losses and self.options.on_truncation is OnTruncation.FAIL:
-            raise StreamTruncatedError(losses, facts.partitions)
         return losses
 
     def _before_they_were_found(self, before: StreamOffset, facts: ClusterFacts) -> dict[TopicPartition, Loss]:
         """Losses to retention in partitions that were added to a topic, and emptied before the query found them."""
-        losses = {
+        return {
             key: Loss("retention", ReadPosition(Offset(0)), now.log_start_offset, before.topic_ids[key.topic])
             for key, now in facts.partitions.items()
             if now.log_start_offset > 0
@@ -512,9 +524,6 @@ class StreamPlanner:
             and before.topic_ids[key.topic] == facts.topic_ids.get(key.topic)
             and (self.target is None or key in self.target)
         }
-        if losses and self.options.on_truncation is OnTruncation.FAIL:
-            raise StreamTruncatedError(losses, facts.partitions)
-        return losses
 
     def _wait_for_newer_leader(self, key: TopicPartition, position: ReadPosition, now: PartitionFacts) -> None:
         """A leader that is older than what was read may be one that was replaced, and has not heard of it.
@@ -543,15 +552,14 @@ class StreamPlanner:
         facts: ClusterFacts,
         losses: Mapping[TopicPartition, Loss],
     ) -> dict[TopicPartition, Loss]:
-        """Losses to retention at the beginning of ranges whose end is still there."""
-        removed = {
-            key: Loss("retention", begin, facts.partitions[key].log_start_offset, topic_ids.get(key.topic))
+        """Losses to retention of what ranges begin with, or of all that is in them."""
+        return {
+            key: Loss("retention", begin, now.log_start_offset, topic_ids.get(key.topic))
             for key, (begin, end) in pairs.items()
-            if key not in losses and begin.offset < end.offset and begin.offset < facts.partitions[key].log_start_offset
+            if (now := facts.partitions.get(key)) is not None
+            and begin.offset < min(end.offset, now.log_start_offset)
+            and (key not in losses or losses[key].cause in ("retention", "truncated"))
         }
-        if removed and self.options.on_truncation is OnTruncation.FAIL:
-            raise StreamTruncatedError(removed, facts.partitions)
-        return removed
 
 
 def operators_of(checkpoint: Checkpoint, start: Json) -> list[str]:
@@ -573,10 +581,14 @@ def operators_of(checkpoint: Checkpoint, start: Json) -> list[str]:
     )
 
 
-def _what_is_left(begin: ReadPosition, end: ReadPosition, loss: Loss) -> tuple[ReadPosition, ReadPosition]:
+def _what_is_left(
+    begin: ReadPosition, end: ReadPosition, loss: Loss, removed: Loss | None
+) -> tuple[ReadPosition, ReadPosition]:
     if loss.cause == "truncated":
-        return clip(begin, end, loss.resume_offset)
-    if loss.cause == "retention" and loss.resume_offset is not None:
-        first = min(max(begin.offset, loss.resume_offset), end.offset)
+        begin, end = clip(begin, end, loss.resume_offset)
+    elif loss.cause != "retention":
+        return begin, begin
+    if removed is not None and removed.resume_offset is not None and begin.offset < end.offset:
+        first = min(max(begin.offset, removed.resume_offset), end.offset)
         return ReadPosition(first, begin.leader_epoch, unread=True), end
-    return begin, begin
+    return begin, end

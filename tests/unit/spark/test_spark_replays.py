@@ -12,6 +12,8 @@ from tidelog.base.ids import Offset
 from tidelog.spark.checkpoint_files import LocalFiles
 from tidelog.spark.offsets import CheckpointError, Loss, ReadPosition, StreamOffset
 from tidelog.spark.replay_notes import ReplayNotes
+from tidelog.spark.truncation import StreamTruncatedError
+from tidelog.spark.withdrawal import events_of
 from unit.spark.test_spark_planner import FIRST, T0, Query, came_back, planner_of
 
 
@@ -81,6 +83,48 @@ def test_a_loss_to_retention_is_told_if_the_partition_is_missing_afterwards(
     assert StreamOffset.from_json(query.wal[-1]).losses[T0].cause == "missing"
     assert "t-0 lost records to retention" in caplog.text
     assert "goes on at offset 3 (onTruncation=rewind): at most 3 offsets are skipped" in caplog.text
+
+
+def test_what_retention_removed_is_told_from_the_beginning_of_the_batch_that_ran_again(tmp_path: Path) -> None:
+    """The driver was down for so long that nothing of the batch is left, and more is gone."""
+    query = Query(ToyCluster(t=1), {"onTruncation": "rewind", "checkpoint": str(tmp_path)}, tmp_path)
+    partition = query.cluster["t", 0]
+    partition.append(2)
+    assert query.plan()
+    query.run()
+    partition.append(3)
+    assert query.plan()
+    partition.append(5)
+    partition.retain_from(8)
+    with pytest.raises(StreamTruncatedError) as caught:
+        planner_of(query.cluster).ranges(query.wal[-2], query.wal[-1])
+    assert caught.value.position == 2
+    query.restart()
+    assert query.batches[-1] == {}
+    assert query.plan()
+    end = StreamOffset.from_json(query.wal[-1])
+    assert end.losses[T0].position.offset == 2
+    assert end.resumed(T0) == 8
+    [event] = [event for event in events_of(end) if event.cause == "retention"]
+    assert (event.from_offset, event.to_offset, event.read_from) == (2, 8, 8)
+    query.run()
+    assert sorted(query.batches[-1][T0]) == [8, 9]
+
+
+def test_a_batch_that_runs_again_may_have_lost_both_its_ends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    query = Query(ToyCluster(t=1), {"onTruncation": "rewind", "checkpoint": str(tmp_path)}, tmp_path)
+    partition = query.cluster["t", 0]
+    partition.append(7)
+    assert query.plan()
+    partition.truncate(5)
+    partition.append(4)
+    partition.retain_from(3)
+    query.restart()
+    assert sorted(query.batches[-1][T0]) == [3, 4]
+    assert "goes on at offset 3 (onTruncation=rewind): at most 3 offsets are skipped" in caplog.text
+    while query.plan():
+        query.run()
+    assert sorted(query.table()[T0]) == [3, 4, 5, 6, 7, 8]
 
 
 def test_the_log_tells_each_time_that_a_partition_is_missing(caplog: pytest.LogCaptureFixture) -> None:
