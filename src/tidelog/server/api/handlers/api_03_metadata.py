@@ -97,8 +97,9 @@ def _to_create(node: DataApi, request: MetadataRequest) -> list[str]:
 async def _create_then_answer(
     node: DataApi, request: MetadataRequest, context: RequestContext, missing: list[str], refused: frozenset[str]
 ) -> MetadataResponse:
-    # Whatever comes of it, and whoever was first, the image says.
+    # Whatever comes of it, and whoever was first, the image says: that of now, for who asks for topics is to see them.
     if missing:
+        context.as_of = None
         try:
             await create_topics_with_defaults(node, missing, context)
         except KafkaError as error:
