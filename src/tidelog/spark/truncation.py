@@ -183,7 +183,8 @@ def consequences_of(loss: Loss, resumed: Offset | None) -> Consequences:
     if loss.cause == "retention":
         return Consequences(0, 0, 0 if resumed is None else max(0, resumed - stood))
     if loss.cause != "truncated":
-        return Consequences(stood, 0, 0)  # nothing of the old topic is read again, whatever the new one holds
+        # Nothing of the old topic is read again, whatever the new one holds; of that, what lies before is never read.
+        return Consequences(stood, 0, resumed or 0)
     parted = loss.resume_offset
     if resumed is None:
         return Consequences(max(0, stood - (parted or 0)), 0, 0)

@@ -17,6 +17,7 @@ from tidelog.spark import CheckpointError, find_tag
 from tidelog.spark.offsets import Json, StreamOffset
 from tidelog.spark.options import source_options
 from tidelog.spark.planner import StreamPlanner, batch_ranges
+from tidelog.spark.query_losses import losses_of_offset
 from tidelog.spark.truncation import StatefulRewindError, StreamTruncatedError
 
 FIRST: Json = {"v": 1}
@@ -115,6 +116,22 @@ def test_other_policies_say_what_they_do_to_the_results(
     assert loss["resumedOffset"] == resumed
     assert f"(onTruncation={policy}): at most {counts[0]} offsets that it had read are gone" in words
     assert f"count up to {counts[0] + counts[1]} records too many" in words
+
+
+def test_what_is_skipped_of_a_topic_that_was_created_again_is_counted(
+    cluster: ToyCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    planner = planner_of(cluster, onTruncation="latest")
+    end = planner.next_offset(FIRST, None)
+    cluster.delete("t")
+    cluster.create("t", 2)
+    cluster["t", 0].append(7)
+    after = StreamOffset.from_json(planner.next_offset(end, None))
+    (words, told), _ = lines(caplog)
+    (loss,) = told["losses"]
+    assert (loss["cause"], loss["resumedOffset"], loss["skippedCount"]) == ("recreated", 7, 7)
+    assert "at most 7 offsets are skipped" in words
+    assert [one.skipped_count for one in losses_of_offset(after, 1, 0)] == [7, 0]
 
 
 def test_retention_and_topics_that_are_no_more_are_said_too(
