@@ -15,12 +15,14 @@ from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.rng import SystemRng
 from tidelog.log import Log
+from tidelog.log.leader_epochs import assign_leader_epochs
 from tidelog.metadata import MetadataImage
 from tidelog.records import BatchBuilder
+from tidelog.records.lineage import EpochEntry
 from tidelog.server.replication.partition import Partition
 from tidelog.server.settings.config import NodeConfig
-from tidelog.server.storage.log_dir_assignment import WantedLog
 from tidelog.server.storage.log_files import LogFiles
+from tidelog.server.storage.wanted_log import WantedLog
 from tidelog.server.tasks import Tasks
 
 PARTITION = TopicPartition("flights", PartitionIndex(0))
@@ -54,8 +56,9 @@ def start(disk: MemoryDisk) -> LogFiles:
     return files
 
 
-def open_log(files: LogFiles, topic_id: TopicId) -> Log:
-    opening = files.opening.open([WantedLog(PARTITION, topic_id, is_new=True)], MetadataImage.empty())
+def open_log(files: LogFiles, topic_id: TopicId, *, first_leader_epoch: LeaderEpoch | None = None) -> Log:
+    wanted = WantedLog(PARTITION, topic_id, is_new=True, first_leader_epoch=first_leader_epoch)
+    opening = files.opening.open([wanted], MetadataImage.empty())
     with pytest.raises(StopIteration) as opened:  # nothing waits on this executor
         opening.send(None)
     (log,) = opened.value.value
@@ -194,3 +197,27 @@ def test_a_log_that_failed_is_looked_at_when_it_is_opened_again_however_the_last
     assert not open_log(files, OLD).recovery.was_clean
     with pytest.raises(DiskError, match="opened anew"):
         before.roll(NOW_MS)
+
+
+def test_the_epoch_that_a_new_log_is_led_in_is_on_disk_with_it() -> None:
+    """So the files are synced once for a new topic, not once for the log and once for its lineage (rule 1)."""
+    disk = MemoryDisk()
+    files = start(disk)
+    log = open_log(files, NEW, first_leader_epoch=LeaderEpoch(4))
+    assert log.lineage.entries == (EpochEntry(LeaderEpoch(4), Offset(0)),)
+    assert disk.files["logs/flights-0/leader-epoch-checkpoint"].synced == b"0\n1\n4 0\n"
+    disk.refusals.add("rename")
+    assert assign_leader_epochs(disk, [(log, LeaderEpoch(4))]) == [None]
+
+
+def test_a_log_that_others_lead_has_no_lineage_at_first() -> None:
+    log = open_log(start(MemoryDisk()), NEW)
+    assert log.lineage.entries == ()
+
+
+def test_a_new_log_that_a_crash_left_without_a_record_is_led_in_a_later_epoch() -> None:
+    disk = MemoryDisk()
+    open_log(start(disk), NEW, first_leader_epoch=LeaderEpoch(0))
+    log = open_log(start(disk), NEW)
+    assert assign_leader_epochs(disk, [(log, LeaderEpoch(2))]) == [None]
+    assert log.lineage.entries == (EpochEntry(LeaderEpoch(2), Offset(0)),)
