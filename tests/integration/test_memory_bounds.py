@@ -220,25 +220,32 @@ def test_fetch_sessions_of_many_partitions(served: NodeProcess) -> None:
         assert session_of(grows) == (Code.FETCH_SESSION_ID_NOT_FOUND, 0)  # there is no room for more: it begins anew
 
 
+def answers_of_members(
+    node: NodeProcess, stack: ExitStack, count: int, *, size_bytes: int, session_timeout_ms: int
+) -> list[JoinGroupResponse]:
+    """Of as many members, each with so much metadata and alone in a group; their connections stay in the stack."""
+    clients = [stack.enter_context(WireClient(node.port)) for _ in range(count)]
+    protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(size_bytes))
+    for number, client in enumerate(clients):
+        request = JoinGroupRequest(
+            group_id=f"group-{number}",
+            group_instance_id=f"instance-{number}",
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=session_timeout_ms,
+            protocol_type="consumer",
+            protocols=[protocol],
+        )
+        client.send(ApiKey.JOIN_GROUP, 5, request)
+    return [client.receive(ApiKey.JOIN_GROUP, 5, JoinGroupResponse) for client in clients]
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have rules of their own")
 def test_what_members_took_is_given_back_once_they_are_gone(start_node: StartNode) -> None:
     node = start_node()
 
     def join(count: int) -> None:
         with ExitStack() as stack:
-            clients = [stack.enter_context(WireClient(node.port)) for _ in range(count)]
-            for number, client in enumerate(clients):
-                protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(4 * MB))
-                request = JoinGroupRequest(
-                    group_id=f"group-{number}",
-                    session_timeout_ms=6_000,
-                    rebalance_timeout_ms=6_000,
-                    protocol_type="consumer",
-                    protocols=[protocol],
-                )
-                client.send(ApiKey.JOIN_GROUP, 3, request)
-            for client in clients:
-                client.receive(ApiKey.JOIN_GROUP, 3, JoinGroupResponse)
+            answers_of_members(node, stack, count, size_bytes=4 * MB, session_timeout_ms=6_000)
 
     with WireClient(node.port) as client:
         wait_for_coordinator(client, "group-0")
@@ -251,23 +258,10 @@ def test_what_members_took_is_given_back_once_they_are_gone(start_node: StartNod
 
 def test_members_with_much_metadata(served: NodeProcess) -> None:
     """Each in a group of its own, who waits for its first generation."""
-    clients = []
     with WireClient(served.port) as client:
         wait_for_coordinator(client, "group-0")
     with attack(served) as stack:
-        for number in range(150):
-            client = stack.enter_context(WireClient(served.port))
-            protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(5 * MB))
-            request = JoinGroupRequest(
-                group_id=f"group-{number}",
-                group_instance_id=f"instance-{number}",
-                session_timeout_ms=60_000,
-                rebalance_timeout_ms=60_000,
-                protocol_type="consumer",
-                protocols=[protocol],
-            )
-            client.send(ApiKey.JOIN_GROUP, 5, request)
-            clients.append(client)
-        codes = Counter(client.receive(ApiKey.JOIN_GROUP, 5, JoinGroupResponse).error_code for client in clients)
+        answers = answers_of_members(served, stack, 150, size_bytes=5 * MB, session_timeout_ms=60_000)
+    codes = Counter(answer.error_code for answer in answers)
     assert codes.keys() == {Code.NONE, Code.GROUP_MAX_SIZE_REACHED}
     assert codes[Code.NONE] < 20

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from support.fixtures.loop_steps import Steps
+from support.fixtures.ticking_clock import TickingClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.server.transport.connection_memory import ConnectionMemory
 from tidelog.server.transport.server_connection import Answer, ServerConnection
@@ -18,19 +19,6 @@ from tidelog.server.transport.turns import TURN_MS_MAX
 
 TIMEOUT_SECONDS = 60.0
 BUFFER_BYTES = 16 << 10
-
-
-class TickingClock:
-    """Time passes where the test says so."""
-
-    def __init__(self) -> None:
-        self.tenths = 0
-
-    def now_ms(self) -> int:
-        return self.tenths // 10
-
-    def wall_ms(self) -> int:
-        return self.now_ms()
 
 
 def connection(clock: TickingClock, answer: Callable[[bytes], Answer | Awaitable[Answer]]) -> ServerConnection:

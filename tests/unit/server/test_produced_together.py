@@ -15,6 +15,7 @@ from support.clients.token_client import OneNode, play
 from support.clients.wire_client import batch_of
 from support.fixtures.heard_connection import VERSION, Peer, framed, produce
 from support.fixtures.loop_steps import Steps
+from support.fixtures.ticking_clock import TickingClock
 from tidelog.base.errors import DiskError
 from tidelog.log.append import AppendRules
 from tidelog.server.api import dispatch, gathering, repeated_produce
@@ -424,19 +425,6 @@ def test_a_batch_that_takes_long_in_the_midst_keeps_the_order(is_hasty: bool) ->
         await one.simulated.machine.do(lambda: told(one))
 
     play(run)
-
-
-class TickingClock:
-    """Time passes where the test says so."""
-
-    def __init__(self) -> None:
-        self.tenths = 0
-
-    def now_ms(self) -> int:
-        return self.tenths // 10
-
-    def wall_ms(self) -> int:
-        return self.now_ms()
 
 
 class HastyClock:
