@@ -27,8 +27,11 @@ from harness import cpu_seconds, figure, median, say, skip
 
 from support.fixtures.certificates import Authority, missing_openssl
 from support.nodes.background_command import BackgroundCommand
+from support.nodes.server_process import ServerProcess
 from tidelog import Admin, NewTopic
+from tidelog.cli.ports import free_ports
 
+HOST = "127.0.0.1"
 CONNECTIONS = 16
 SECONDS = 1.0 if QUICK else 3.0
 HERE = Path(__file__).resolve().parent
@@ -115,6 +118,32 @@ def nodes(count: int) -> Iterator[Served]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+@contextmanager
+def secured_nodes(count: int, certificate: Path) -> Iterator[Served]:
+    """So many nodes, each a cluster of its own, whose clients come over TLS."""
+    directory = Path(tempfile.mkdtemp(prefix="tidelog-cores-"))
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        pids, ports = [], []
+        for number in range(count):
+            port, plain, controller = free_ports(HOST, [None] * 3)
+            node = ServerProcess(directory, directory / f"data-{number}", node_id=number + 1)
+            node.settings |= {
+                "listeners": f"SSL://{HOST}:{port},PLAINTEXT://{HOST}:{plain},CONTROLLER://{HOST}:{controller}",
+                "listener.security.protocol.map": "SSL:SSL,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "inter.broker.listener.name": "PLAINTEXT",
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": str(certificate),
+            }
+            stack.callback(node.close)
+            node.start()
+            with Admin(f"{HOST}:{plain}") as admin:
+                admin.create_topics([NewTopic(TOPIC, CONNECTIONS, 1)])
+            pids.append(node.pid)
+            ports.append(port)
+        yield Served(pids, [ports[partition % count] for partition in range(CONNECTIONS)])
+
+
 def run(served: Served, load: tuple[int, int], authority: Path | None) -> Ran:
     places = [f"{port}/{partition}" for partition, port in enumerate(served.ports)]
     values, value_bytes = map(str, load)
@@ -180,6 +209,8 @@ def main() -> None:
     authority = Authority(directory)
     certificate = authority.sign("broker", hosts="DNS:localhost,IP:127.0.0.1").both
     try:
+        with secured_nodes(1, certificate) as one, secured_nodes(2, certificate) as two:
+            compare("Tidelog, TLS", {"one node": one, "two nodes": two}, authority.certificate)
         for what, pem, trusted in (("prototype", None, None), ("prototype, TLS", certificate, authority.certificate)):
             with (
                 prototypes("loop", 1, pem) as loop,

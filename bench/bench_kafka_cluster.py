@@ -262,6 +262,7 @@ def longest_wait_ms(cluster: Cluster, topic: str) -> float:
         producer.produce(topic, b"x" * 100, partition=0, on_delivery=on_delivery)
         producer.poll(0.002)
     assert producer.flush(60) == 0
+    wait_until(lambda: not cluster.nodes[leader].is_running, "the leader has stopped", seconds=60)
     return worst
 
 

@@ -12,6 +12,7 @@ python bench/bench_reassign.py [--long]
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -144,7 +145,9 @@ def main() -> None:
             topic = f"plain-{number}"
             size_bytes = fill(admin, port, topic, BYTES)
             plain.append(plain_fetch(port, topic, size_bytes, writes=False))
+            os.sync()  # what waits for the disk slows whoever writes next
             written.append(plain_fetch(port, topic, size_bytes, writes=True))
+            os.sync()
             moved.append(move(admin, topic, size_bytes))
             speeds = ", ".join(f"{each[-1] / MEGABYTE:.0f}" for each in (plain, written, moved))
             say(f"plain fetch, plain fetch to files, move: {speeds} MB/s")
@@ -155,7 +158,7 @@ def main() -> None:
             "MB/s",
             peer="plain fetch to files",
             peer_value=median(written) / MEGABYTE,
-            at_least=0.8,
+            at_least=0.9,
             of_ratio=True,
         )
         figure("plain fetch without writing", median(plain) / MEGABYTE, "MB/s")

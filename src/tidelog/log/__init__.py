@@ -1,6 +1,6 @@
 """One partition on a disk: segments, indexes, the lineage of leader epochs, producers, recovery."""
 
-from tidelog.log.append import AppendResult, Checked, TakesLongError, at_once_bytes_max
+from tidelog.log.append import AppendResult, Checked, TakesLongError
 from tidelog.log.append_together import Outcome, append_together
 from tidelog.log.config import LogConfig
 from tidelog.log.files.transaction_index import AbortedTransaction
@@ -33,6 +33,5 @@ __all__ = [
     "UndecidedTransaction",
     "VerificationGuard",
     "append_together",
-    "at_once_bytes_max",
     "without_waiting",
 ]

@@ -37,7 +37,7 @@ from tidelog.records.batch import (
     stamp,
     validate_batch,
 )
-from tidelog.records.compression import COMPRESSION_NAMES
+from tidelog.records.compression import COMPRESSION_NAMES, GZIP, LZ4, SNAPPY, ZSTD
 from tidelog.records.control import read_end_transaction_marker
 from tidelog.records.crc32c import crc32c
 from tidelog.records.header import (
@@ -57,9 +57,8 @@ DECOMPRESSED_SIZE_FACTOR = 64
 DECOMPRESSED_SIZE_BYTES_MIN = 64 * 1024 * 1024
 """A compressed batch may grow to 64 times what `max.message.bytes` allows, at least to 64 MiB; beyond is a bomb."""
 
-AT_ONCE_GROWTH = 16
-AT_ONCE_BYTES_MIN, AT_ONCE_BYTES_MAX = 16 * 1024, 512 * 1024
-"""What compressed records may grow to on the event loop: half a millisecond. Two kilobytes may grow to 64 MiB."""
+AT_ONCE_BYTES_MAX = {GZIP: 256 * 1024, ZSTD: 512 * 1024, SNAPPY: 1 << 20, LZ4: 1 << 20}
+"""What compressed records may grow to on the event loop: about a millisecond. Two kilobytes may grow to 64 MiB."""
 AT_ONCE_RECORDS_MAX = 1_000
 """That are read one by one there."""
 
@@ -120,11 +119,6 @@ _make_checked = partial(tuple.__new__, Checked)
 _make_placed = partial(tuple.__new__, Placed)
 
 read_plain = kernel.read_plain
-
-
-def at_once_bytes_max(size_bytes: int) -> int:
-    """What the compressed records of a batch of this size may grow to on the event loop."""
-    return min(max(AT_ONCE_GROWTH * size_bytes, AT_ONCE_BYTES_MIN), AT_ONCE_BYTES_MAX)
 
 
 class AppendRules:
@@ -235,8 +229,9 @@ class AppendRules:
         if header.size_bytes > self._batch_size_bytes_max and origin == "client":
             raise self._too_large(header.size_bytes)
         size_bytes_max = self._decompressed_size_bytes_max
-        if at_once and header.attributes & COMPRESSION_MASK:
-            size_bytes_max = at_once_bytes_max(header.size_bytes)
+        codec = header.attributes & COMPRESSION_MASK
+        if at_once and codec:
+            size_bytes_max = min(size_bytes_max, AT_ONCE_BYTES_MAX.get(codec, size_bytes_max))
         try:
             facts = validate_batch(batches, position, header, decompressed_size_bytes_max=size_bytes_max)
         except DecompressedTooLargeError:

@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import accumulate
+from threading import local
 from typing import Any, NamedTuple, TypeVar
 
 from tidelog.base.errors import Code, MalformedBatchError, refusal
@@ -63,6 +64,11 @@ T = TypeVar("T")
 DECOMPRESSED_SIZE_BYTES_MAX = 256 * 1024 * 1024
 """What readers allow one batch to grow to, unless they say otherwise."""
 
+SCRATCH_BYTES = 1 << 20
+"""Room that a thread keeps for records that it only looks at: a new buffer costs as much as what is put into it."""
+
+_scratch = local()
+
 SIZE_BYTES_MAX = 0x7FFFFFFF
 """Of a batch: its length is an int32."""
 
@@ -112,7 +118,13 @@ _make_record = partial(tuple.__new__, Record)
 _make_header = partial(tuple.__new__, BatchHeader)
 
 
-def find_records(buffer: Buffer, position: int, header: BatchHeader, decompressed_size_bytes_max: int) -> _Region:
+def find_records(
+    buffer: Buffer,
+    position: int,
+    header: BatchHeader,
+    decompressed_size_bytes_max: int,
+    scratch: bytearray | None = None,
+) -> _Region:
     """The records of a batch, decompressed if need be, as the kernel's reading functions take them.
 
     Returns:
@@ -133,7 +145,8 @@ def find_records(buffer: Buffer, position: int, header: BatchHeader, decompresse
         )
     codec = header.attributes & COMPRESSION_MASK
     if codec:
-        buffer = decompress(codec, memoryview(buffer)[start:end], size_bytes_max=decompressed_size_bytes_max)
+        records = memoryview(buffer)[start:end]
+        buffer = decompress(codec, records, size_bytes_max=decompressed_size_bytes_max, scratch=scratch)
         start = 0
         end = len(buffer)
     if not KERNEL_IS_COMPILED:
@@ -190,7 +203,7 @@ def validate_batch(
         MalformedBatchError: CORRUPT_MESSAGE for the CRC; INVALID_RECORD for what disagrees, and for a bomb.
     """
     check_crc(buffer, position, header)
-    region = find_records(buffer, position, header, decompressed_size_bytes_max)
+    region = find_records(buffer, position, header, decompressed_size_bytes_max, _scratch_of(header))
     largest, largest_at, last, keyless, _, is_dense = kernel.walk(*region)
     count = header.record_count
     if dense and (not is_dense or last != header.last_offset_delta or not count):
@@ -201,6 +214,16 @@ def validate_batch(
     else:
         max_timestamp = header.base_timestamp + largest if count else -1
     return tuple.__new__(BatchFacts, (count, max_timestamp, largest_at, keyless, region[2] - region[1], is_dense))
+
+
+def _scratch_of(header: BatchHeader) -> bytearray | None:
+    """What this thread decompresses into, where it needs that."""
+    if not header.attributes & COMPRESSION_MASK:
+        return None
+    scratch: bytearray | None = getattr(_scratch, "buffer", None)
+    if scratch is None:
+        scratch = _scratch.buffer = bytearray(SCRATCH_BYTES)
+    return scratch
 
 
 def _not_dense(header: BatchHeader, position: int, last: int, is_dense: bool) -> MalformedBatchError:

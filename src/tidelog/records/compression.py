@@ -66,7 +66,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
     raise _no_such_codec(codec)
 
 
-def decompress(codec: int, data: Buffer, *, size_bytes_max: int) -> Buffer:
+def decompress(codec: int, data: Buffer, *, size_bytes_max: int, scratch: bytearray | None = None) -> Buffer:
     """Decompress the records of a batch, once, into a buffer that is the caller's.
 
     Args:
@@ -74,6 +74,7 @@ def decompress(codec: int, data: Buffer, *, size_bytes_max: int) -> Buffer:
         data: the whole of the compressed records.
         size_bytes_max: the most they may grow to. What claims to be larger is refused before any of it is
             decompressed; what claims to be smaller and is larger, when it reaches the limit.
+        scratch: overwritten where they fit, and then part of it is returned; None for a buffer of their own.
 
     Raises:
         MalformedBatchError: INVALID_RECORD: the data is not of its codec, is cut short, or has bytes left over.
@@ -83,7 +84,7 @@ def decompress(codec: int, data: Buffer, *, size_bytes_max: int) -> Buffer:
     if codec == NONE:
         return data
     if codec == SNAPPY:
-        return _decompress_snappy(data, size_bytes_max)
+        return _decompress_snappy(data, size_bytes_max, scratch)
     if codec == GZIP:
         into = cramjam.gzip.decompress_into
         claimed = _GZIP_TRAILER.unpack_from(data, len(data) - 4)[0] if len(data) >= 18 else None
@@ -100,9 +101,11 @@ def decompress(codec: int, data: Buffer, *, size_bytes_max: int) -> Buffer:
     size = max(_FIRST_GUESS_BYTES_MIN, len(data) * _FIRST_GUESS_RATIO)
     if claimed is not None:
         size = min(claimed, max(size, len(data) * _TRUSTED_RATIO))
+    elif scratch is not None:
+        size = max(size, len(scratch))
     while True:
         size = min(size, size_bytes_max)
-        output = bytearray(size)
+        output = _room(size, scratch)
         try:
             written = into(data, output)
         except cramjam.DecompressionError as error:
@@ -112,7 +115,12 @@ def decompress(codec: int, data: Buffer, *, size_bytes_max: int) -> Buffer:
                 raise _too_large(codec, size_bytes_max) from None
             size = max(size, _FIRST_GUESS_BYTES_MIN) * _GROWTH
         else:
-            return memoryview(output)[:written]
+            return output[:written]
+
+
+def _room(size: int, scratch: bytearray | None) -> memoryview:
+    """So much of it, or as much of a new buffer, whose bytes all have to be set to zero first."""
+    return memoryview(scratch if scratch is not None and size <= len(scratch) else bytearray(size))[:size]
 
 
 def _compress_xerial(data: Buffer) -> bytes:
@@ -124,12 +132,12 @@ def _compress_xerial(data: Buffer) -> bytes:
     return b"".join(pieces)
 
 
-def _decompress_snappy(data: Buffer, size_bytes_max: int) -> Buffer:
+def _decompress_snappy(data: Buffer, size_bytes_max: int, scratch: bytearray | None) -> Buffer:
     view = memoryview(data)
     total = sum(_snappy_size(block) for block in _snappy_blocks(view))
     if total > size_bytes_max:
         raise _too_large(SNAPPY, size_bytes_max)
-    output = memoryview(bytearray(total))
+    output = _room(total, scratch)
     position = 0
     for block in _snappy_blocks(view):
         size = _snappy_size(block)

@@ -55,6 +55,18 @@ def test_what_is_compressed_comes_back(codec: int, data: bytes) -> None:
     assert bytes(decompress(codec, memoryview(bytearray(packed)), size_bytes_max=1 << 30)) == data
 
 
+@pytest.mark.parametrize("codec", [0, *CODECS])
+@given(data=some_bytes, room=st.integers(0, 60_000))
+def test_what_has_a_scratch_is_decompressed_there_if_it_fits(codec: int, data: bytes, room: int) -> None:
+    scratch = bytearray(b"\xff" * room)
+    packed = compress(codec, data)
+    found = decompress(codec, packed, size_bytes_max=len(data), scratch=scratch)
+    assert bytes(found) == data
+    if codec and 0 < len(data) <= room:
+        scratch[0] ^= 1
+        assert found[0] == data[0] ^ 1
+
+
 @pytest.mark.parametrize("codec", CODECS)
 @given(data=some_bytes)
 def test_another_implementation_reads_it(codec: int, data: bytes) -> None:

@@ -35,7 +35,7 @@ from tidelog.base.errors import (
 )
 from tidelog.base.ids import LeaderEpoch, ProducerId, TopicId
 from tidelog.base.invariant import invariant
-from tidelog.log import AppendResult, Checked, Outcome, TakesLongError, at_once_bytes_max
+from tidelog.log import AppendResult, Checked, Outcome, TakesLongError
 from tidelog.metadata.configs.coordinators import TRANSACTION_PARTITION_VERIFICATION_ENABLE
 from tidelog.records.header import BATCH_OVERHEAD, read_header
 from tidelog.server.api.leader_hints import WRONG_LEADER, endpoints_of, leader_of
@@ -72,12 +72,13 @@ LEADERS_FROM_VERSION = 10
 
 ADMIN_CLIENT_ID = "__admin_client"
 
-AT_ONCE_NS_MAX = 4_000_000
-"""What the batches of one turn of the event loop may take, by these estimates."""
-BATCH_NS = 20_000
+TURN_MS_MAX = 2
+"""Of the event loop: after these no other batch of the request is begun in it."""
+BATCH_NS_MAX = 2_000_000
+"""What one batch may take there, by these estimates; of compressed ones see `AppendRules`."""
 RECORD_NS = 40
 BYTES_PER_NS = 2
-_RECORD_COUNT_AT, _ATTRIBUTES_AT, _CODECS = slice(57, 61), 22, 7
+_RECORD_COUNT_AT = slice(57, 61)
 
 WHY_NOT_COMMITTED = {
     Code.REQUEST_TIMED_OUT: "written, and not committed within the time that the request allows; it may be yet",
@@ -138,7 +139,8 @@ def _append_all(
     response = ProduceResponse(responses=[])
     owed = _Owed(request.timeout_ms, request.acks, context, response)
     later: list[_Row] = []
-    spent_ns = 0
+    now_ms = node.clock.now_ms
+    ends_ms = now_ms() + TURN_MS_MAX
     for topic in request.topic_data:
         name = topic.topic_id if by_id else topic.name
         rows: list[PartitionProduceResponse] = []
@@ -147,8 +149,7 @@ def _append_all(
         )
         for data in topic.partition_data:
             row = _make_row((name, data, UNASKED if verdicts is None else verdicts.get(id(data), CONTINUES), rows))
-            spent_ns += _estimated_ns(data.records)
-            if not later and spent_ns <= AT_ONCE_NS_MAX:
+            if not later and not _takes_long(data.records) and now_ms() < ends_ms:
                 try:
                     rows.append(_append(node, row, owed))
                 except TakesLongError:
@@ -162,16 +163,12 @@ def _append_all(
     return _answered(node, owed, response, context)
 
 
-def _estimated_ns(records: object) -> int:
-    """About what it takes to check and to append a batch, by what its header claims: more, if that is wrong."""
+def _takes_long(records: object) -> bool:
+    """Whether a batch takes more than its share of a turn, by what its header claims: more, if that is wrong."""
     if not isinstance(records, memoryview) or len(records) < BATCH_OVERHEAD:
-        return BATCH_NS
-    size_bytes = len(records)
-    estimated_ns = BATCH_NS + size_bytes // BYTES_PER_NS + RECORD_NS * int.from_bytes(records[_RECORD_COUNT_AT], "big")
-    if not records[_ATTRIBUTES_AT] & _CODECS:
-        return estimated_ns
-    grown_bytes_max = at_once_bytes_max(size_bytes)
-    return AT_ONCE_NS_MAX + 1 if size_bytes > grown_bytes_max else estimated_ns + grown_bytes_max  # one byte takes 1 ns
+        return False
+    count = int.from_bytes(records[_RECORD_COUNT_AT], "big")
+    return len(records) // BYTES_PER_NS + RECORD_NS * count > BATCH_NS_MAX
 
 
 def _append_later(
