@@ -116,6 +116,11 @@ class FrameReceiver:
             self._view, self.capacity_bytes = _NOTHING, 0
             self._start = self._end = 0
 
+    def drop(self) -> None:
+        """Nothing more comes: give the buffer back with what it holds. Frames handed out stay as they are."""
+        self._start = self._end
+        self.release()
+
     def on_bytes(self, size_bytes: int) -> None:
         """`size_bytes` were put at the start of what `get_buffer` gave last."""
         self._end += size_bytes

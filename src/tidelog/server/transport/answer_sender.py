@@ -51,6 +51,25 @@ class Sends(Holder, Protocol):
         ...
 
 
+class _Lost:
+    """In the place of a connection that is gone."""
+
+    is_closing = True
+
+    def on_sent(self) -> None: ...
+
+    def cannot_complete(self, error: TidelogError) -> None: ...
+
+    def on_bug(self) -> None: ...
+
+    def on_memory_given(self) -> None: ...
+
+    def close_for_memory(self) -> None: ...
+
+
+_LOST = _Lost()
+
+
 class AnswerSender:
     """Of one connection. Nothing is sent before `on_connected`, nor after `on_lost`.
 
@@ -96,10 +115,12 @@ class AnswerSender:
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
 
     def on_lost(self) -> None:
-        """It is gone, with all that was to be sent."""
+        """It is gone, with all that was to be sent. Nothing of it is kept: its buffer may have a hundred megabytes."""
         self.outbox.clear()
         if self.reading is not None:
             self.reading.cancel()
+        self.is_paused = False
+        self._owner, self._transport = _LOST, None
 
     def pause(self) -> None:
         """The peer is slow to take its answers."""

@@ -197,7 +197,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.is_closing = True
         self._gathered = None
         self._sender.on_lost()
-        self._turn.cancel()
+        self._turn.end()
+        self._receiver.drop()
         if self.gate is not None:
             self.gate.on_closed()
         self.memory.forget(self)

@@ -70,10 +70,15 @@ class RestingTurn(Turn):
         self.resting = None
         self._go_on()
 
-    def cancel(self) -> None:
-        """Do not go on."""
+    def end(self) -> None:
+        """Do not go on, and let go of whoever was served."""
         if self.resting is not None:
             self.resting.cancel()
+        self._rests = self._go_on = _do_nothing
+
+
+def _do_nothing() -> None:
+    pass
 
 
 async def in_turns(items: Iterable[T], *, turn_size: int = TURN_SIZE) -> AsyncIterator[T]:
