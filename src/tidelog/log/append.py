@@ -25,6 +25,7 @@ from tidelog.log.producer_state import ProducerStates, RememberedBatch
 from tidelog.log.verification import VerificationGuard
 from tidelog.records._choose import KERNEL_IS_COMPILED, kernel
 from tidelog.records.batch import (
+    BATCH_OVERHEAD,
     BatchHeader,
     as_sent,
     check_crc,
@@ -37,7 +38,7 @@ from tidelog.records.batch import (
     stamp,
     validate_batch,
 )
-from tidelog.records.compression import COMPRESSION_NAMES, GZIP, LZ4, SNAPPY, ZSTD
+from tidelog.records.compression import COMPRESSION_NAMES, may_take_long
 from tidelog.records.control import read_end_transaction_marker
 from tidelog.records.crc32c import crc32c
 from tidelog.records.header import (
@@ -57,8 +58,10 @@ DECOMPRESSED_SIZE_FACTOR = 64
 DECOMPRESSED_SIZE_BYTES_MIN = 64 * 1024 * 1024
 """A compressed batch may grow to 64 times what `max.message.bytes` allows, at least to 64 MiB; beyond is a bomb."""
 
-AT_ONCE_BYTES_MAX = {GZIP: 256 * 1024, ZSTD: 512 * 1024, SNAPPY: 1 << 20, LZ4: 1 << 20}
-"""What compressed records may grow to on the event loop: about a millisecond. Two kilobytes may grow to 64 MiB."""
+AT_ONCE_BYTES_MAX = (256 if KERNEL_IS_COMPILED else 16) * 1024
+"""What compressed records may grow to on the event loop: to walk them takes two milliseconds at most, or three without
+a compiled kernel. Two kilobytes may grow to 64 MiB.
+"""
 AT_ONCE_RECORDS_MAX = 1_000
 """That are read one by one there."""
 
@@ -231,7 +234,9 @@ class AppendRules:
         size_bytes_max = self._decompressed_size_bytes_max
         codec = header.attributes & COMPRESSION_MASK
         if at_once and codec:
-            size_bytes_max = min(size_bytes_max, AT_ONCE_BYTES_MAX.get(codec, size_bytes_max))
+            if may_take_long(codec, batches[position + BATCH_OVERHEAD : position + header.size_bytes]):
+                raise TakesLongError
+            size_bytes_max = min(size_bytes_max, AT_ONCE_BYTES_MAX)
         try:
             facts = validate_batch(batches, position, header, decompressed_size_bytes_max=size_bytes_max)
         except DecompressedTooLargeError:

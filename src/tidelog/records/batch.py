@@ -10,7 +10,6 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import accumulate
-from threading import local
 from typing import Any, NamedTuple, TypeVar
 
 from tidelog.base.errors import Code, MalformedBatchError, refusal
@@ -65,9 +64,9 @@ DECOMPRESSED_SIZE_BYTES_MAX = 256 * 1024 * 1024
 """What readers allow one batch to grow to, unless they say otherwise."""
 
 SCRATCH_BYTES = 1 << 20
-"""Room that a thread keeps for records that it only looks at: a new buffer costs as much as what is put into it."""
+"""Room that is kept for records that are only looked at: a new buffer costs as much as what is put into it."""
 
-_scratch = local()
+_scratches: list[bytearray] = []  # that nobody uses now
 
 SIZE_BYTES_MAX = 0x7FFFFFFF
 """Of a batch: its length is an int32."""
@@ -203,8 +202,20 @@ def validate_batch(
         MalformedBatchError: CORRUPT_MESSAGE for the CRC; INVALID_RECORD for what disagrees, and for a bomb.
     """
     check_crc(buffer, position, header)
-    region = find_records(buffer, position, header, decompressed_size_bytes_max, _scratch_of(header))
-    largest, largest_at, last, keyless, _, is_dense = kernel.walk(*region)
+    if not header.attributes & COMPRESSION_MASK:
+        region = find_records(buffer, position, header, decompressed_size_bytes_max)
+        walked = kernel.walk(*region)
+    else:
+        try:
+            scratch = _scratches.pop()
+        except IndexError:  # each thread that is here at the same time has its own
+            scratch = bytearray(SCRATCH_BYTES)
+        try:
+            region = find_records(buffer, position, header, decompressed_size_bytes_max, scratch)
+            walked = kernel.walk(*region)
+        finally:
+            _scratches.append(scratch)
+    largest, largest_at, last, keyless, _, is_dense = walked
     count = header.record_count
     if dense and (not is_dense or last != header.last_offset_delta or not count):
         raise _not_dense(header, position, last, is_dense)
@@ -214,16 +225,6 @@ def validate_batch(
     else:
         max_timestamp = header.base_timestamp + largest if count else -1
     return tuple.__new__(BatchFacts, (count, max_timestamp, largest_at, keyless, region[2] - region[1], is_dense))
-
-
-def _scratch_of(header: BatchHeader) -> bytearray | None:
-    """What this thread decompresses into, where it needs that."""
-    if not header.attributes & COMPRESSION_MASK:
-        return None
-    scratch: bytearray | None = getattr(_scratch, "buffer", None)
-    if scratch is None:
-        scratch = _scratch.buffer = bytearray(SCRATCH_BYTES)
-    return scratch
 
 
 def _not_dense(header: BatchHeader, position: int, last: int, is_dense: bool) -> MalformedBatchError:

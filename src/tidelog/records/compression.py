@@ -11,6 +11,7 @@ independent of each other, since Java reads no others.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from struct import Struct
 
 import cramjam
@@ -36,6 +37,23 @@ _TRUSTED_RATIO = 64  # a size that the data claims is believed, and reserved, up
 _GROWTH = 4
 _SNAPPY_RATIO_MAX = 32  # three bytes copy 64 at the most, hence 22 to 1
 _TOO_SMALL = "whole buffer"  # in what cramjam says when the output ends before the input does
+
+
+BRIEF_SIZE_BYTES_MAX = {GZIP: 512, SNAPPY: 128 * 1024, LZ4: 128 * 1024, ZSTD: 64 * 1024}
+"""What takes three milliseconds at most: a kilobyte of gzip may have 800 blocks, and hold nothing."""
+_BRIEF_BLOCKS_MAX = 16
+
+
+def may_take_long(codec: int, data: Buffer) -> bool:
+    """Whether it may take more than a few milliseconds to decompress it, however little it holds."""
+    if len(data) > BRIEF_SIZE_BYTES_MAX.get(codec, len(data)):
+        return True
+    if codec != SNAPPY:
+        return False
+    try:
+        return sum(1 for _ in islice(_snappy_blocks(memoryview(data)), _BRIEF_BLOCKS_MAX + 1)) > _BRIEF_BLOCKS_MAX
+    except MalformedBatchError:
+        return False  # which is found out again
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
@@ -67,7 +85,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
 
 
 def decompress(codec: int, data: Buffer, *, size_bytes_max: int, scratch: bytearray | None = None) -> Buffer:
-    """Decompress the records of a batch, once, into a buffer that is the caller's.
+    """Decompress the records of a batch, once, into a buffer that is the caller's, or into a scratch.
 
     Args:
         codec: as in the attributes of a batch; 0 returns `data` itself.

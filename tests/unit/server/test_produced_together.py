@@ -19,6 +19,7 @@ from support.fixtures.ticking_clock import TickingClock
 from tidelog.base.errors import DiskError
 from tidelog.log.append import AppendRules
 from tidelog.server.api import dispatch, gathering, repeated_produce
+from tidelog.server.api.handlers import api_00_produce
 from tidelog.server.api.request_context import RequestContext
 from tidelog.server.replication.partition import Partition
 from tidelog.server.settings.metrics import RequestMetrics
@@ -578,3 +579,64 @@ def test_of_several_connections_the_answers_and_the_log_are_the_same(seed: int) 
     alone(lambda peer: tell(peer, together=False))
     alone(lambda peer: tell(peer, together=True))
     assert seen[0] == seen[1]
+
+
+class EndsAt:
+    """A turn that is over once it was looked at so many times."""
+
+    def __init__(self, looks: int) -> None:
+        self._looks = looks
+
+    def __call__(self, _: object) -> EndsAt:
+        return self
+
+    def begin(self) -> None:
+        """It has begun."""
+
+    @property
+    def is_over(self) -> bool:
+        self._looks -= 1
+        return self._looks < 0
+
+
+@pytest.mark.parametrize(("looks", "checked_later"), [(0, 2), (1, 1), (2, 0)])
+def test_what_is_left_of_a_request_after_its_turn_is_checked_on_another_thread(
+    looks: int, checked_later: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told_later(looks, checked_later, monkeypatch)
+
+
+def test_a_batch_that_takes_more_than_its_share_is_checked_there_with_all_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(api_00_produce, "BATCH_NS_MAX", 0)
+    told_later(2, 2, monkeypatch)
+
+
+def told_later(looks: int, checked_later: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two batches of one request; the rows are those of a request that had all the time."""
+    count = 0
+    check = api_00_produce._checked
+
+    async def counted(*args: Any) -> Any:
+        nonlocal count
+        count += 1
+        return await check(*args)
+
+    monkeypatch.setattr(api_00_produce, "_checked", counted)
+    monkeypatch.setattr(api_00_produce, "Turn", EndsAt(looks))
+
+    async def told(one: OneNode) -> None:
+        peer = Peer(one)
+        peer.hear(produce(1, batch_of(b"one", b"two"), beside="delays"))
+        await asyncio.sleep(1)  # of the world: the other thread has had its turn
+        assert count == checked_later
+        peer.hear(produce(2, batch_of(b"three"), topic="delays"))
+        await asyncio.sleep(1)  # of the world: the other thread has had its turn
+        assert [(row.error_code, row.base_offset) for row in peer.rows] == [(0, 0), (0, 2)]
+
+    async def run(one: OneNode) -> None:
+        await one.make("delays")
+        await one.simulated.machine.do(lambda: told(one))
+
+    play(run)

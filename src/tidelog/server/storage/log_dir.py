@@ -111,12 +111,13 @@ class LogDir:
         """Make the directories of logs that are yet to be opened, all at once: a sync for many, not five for each.
 
         Order: the names of the directories, then what ties them to their topics, and where the leader epochs start
-        that this node leads them in; all synced before this returns (rule 1). A crash half way leaves directories that
-        are empty; they are found, and given to the same topics, at the start.
+        that this node leads them in; all synced before this returns (rule 1). A crash half way leaves directories
+        without a log; they are found, and given to the same topics, at the start.
         A log that was not made here, because the disk refused, is made when it is opened.
 
         Raises:
-            DiskError: what the checkpoints say of deleted logs of these names cannot be taken out: open none of them.
+            DiskError: what the checkpoints say of deleted logs of these names cannot be taken out, or a lineage that
+                may not be synced: open none of them.
         """
         self.checkpoints.forget([each.topic_partition for each in new])
         files: dict[str, bytes] = {}
@@ -131,6 +132,9 @@ class LogDir:
             self._disk.write_all_atomically(files)
         except DiskError as error:
             logger.warning("%s: logs are made one by one: %s", self.path, error)
+            for path in files:
+                if path.endswith(f"/{LINEAGE_FILE}"):
+                    self._disk.remove(path)
 
     def names_of(self, topic_partition: TopicPartition) -> list[str] | None:
         """All that is in the directory of a log; None where it has none. Raises DiskError."""

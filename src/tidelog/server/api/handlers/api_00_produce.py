@@ -54,6 +54,7 @@ from tidelog.server.api.transactional_produce import (
     verified,
 )
 from tidelog.server.replication.partition import Partition, check_is_one
+from tidelog.server.transport.turns import Turn
 from tidelog.wire.messages.api_00_produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -72,10 +73,8 @@ LEADERS_FROM_VERSION = 10
 
 ADMIN_CLIENT_ID = "__admin_client"
 
-TURN_MS_MAX = 2
-"""Of the event loop: after these no other batch of the request is begun in it."""
 BATCH_NS_MAX = 2_000_000
-"""What one batch may take there, by these estimates; of compressed ones see `AppendRules`."""
+"""What one batch may take on the event loop, by these estimates; of compressed ones see `AppendRules`."""
 RECORD_NS = 40
 BYTES_PER_NS = 2
 _RECORD_COUNT_AT = slice(57, 61)
@@ -139,8 +138,8 @@ def _append_all(
     response = ProduceResponse(responses=[])
     owed = _Owed(request.timeout_ms, request.acks, context, response)
     later: list[_Row] = []
-    now_ms = node.clock.now_ms
-    ends_ms = now_ms() + TURN_MS_MAX
+    turn = Turn(node.clock)
+    turn.begin()
     for topic in request.topic_data:
         name = topic.topic_id if by_id else topic.name
         rows: list[PartitionProduceResponse] = []
@@ -149,7 +148,7 @@ def _append_all(
         )
         for data in topic.partition_data:
             row = _make_row((name, data, UNASKED if verdicts is None else verdicts.get(id(data), CONTINUES), rows))
-            if not later and not _takes_long(data.records) and now_ms() < ends_ms:
+            if not later and not _takes_long(data.records) and not turn.is_over:
                 try:
                     rows.append(_append(node, row, owed))
                 except TakesLongError:
