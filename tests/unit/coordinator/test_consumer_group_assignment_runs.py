@@ -95,6 +95,24 @@ def test_who_has_little_and_is_to_have_much_is_moved_on_between_other_requests()
     assert len((world.told(world.heard(everything)) or {})["t"]) == MANY // 2
 
 
+def test_a_member_that_is_told_much_does_not_undo_what_another_one_wants_meanwhile(
+    world: Large, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group epoch was set back, and nobody made the assignment that was wanted."""
+    world.join("a")
+    world.all_pieces()
+    monkeypatch.setattr(assignment, "PIECE", 1)
+    epoch = world.group.epoch
+    told = world.beat("a", epoch, topics=("t",), owned={"t": range(MANY)}, rebalance_ms=60_000)
+    world.piece()
+    assert told not in world.answers
+    world.join("b")
+    assert world.group.epoch == epoch + 1
+    world.all_pieces()
+    assert world.heard(told).member_epoch == epoch
+    assert world.group.epoch == epoch + 1
+
+
 def test_large_groups_have_their_turns_one_after_the_other() -> None:
     world = Large(AT_ONCE, topics={"t": MANY, "u": AT_ONCE_MAX + 1})
     first = world.join("a", group_id="first")

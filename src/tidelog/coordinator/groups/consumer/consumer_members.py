@@ -179,6 +179,8 @@ class ConsumerMembers:
                 answer = yield from waiting.respond(current, pace)
                 if group.current(member_id) is not before or group.member(member_id) is not subscription:
                     continue  # something happened to it meanwhile
+                if change.is_outdated:
+                    continue  # it would set the group epoch back
                 group.indexed = change.moved
                 self.write(change)
             except KafkaError as error:

@@ -176,6 +176,11 @@ class GroupChange:
         """Whether the group epoch grows."""
         return self.epoch != self.group.epoch
 
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the group, or its topics, are others by now than when this was begun, though it changes neither."""
+        return (self.epoch, self.metadata_hash) != (self.group.epoch, self.group.metadata_hash)
+
     def raise_epoch(self) -> None:
         """A new target assignment is wanted."""
         self.epoch += 1
