@@ -91,7 +91,7 @@ def test_a_second_member_gets_its_share_when_the_first_gave_it_up() -> None:
     first = world.heard(world.beat("a", 1))
     assert (first.member_epoch, world.told(first)) == (1, {"t": {0, 1}}), "it stays behind until it gave up"
     assert world.told(world.heard(world.beat("b", 2))) is None, "it is not given what another one may still read"
-    assert world.told(world.heard(world.beat("a", 1, owned={"t": {0, 1, 2}}))) is None
+    assert world.told(world.heard(world.beat("a", 1, owned={"t": {0, 1, 2}}))) == {"t": {0, 1}}, "until it did"
     assert world.told(world.heard(world.beat("b", 2))) is None
     assert world.heard(world.beat("a", 1, owned={"t": {0, 1}})).member_epoch == 2
     assert world.told(world.heard(world.beat("b", 2))) == {"t": {2, 3}}
@@ -264,6 +264,52 @@ def test_an_answer_that_took_partitions_away_may_be_lost_too() -> None:
     assert (answer.member_epoch, world.told(answer)) == (1, {"t": {0, 1}})
 
 
+def test_who_does_not_know_that_it_missed_an_answer_is_told_again_what_to_give_up() -> None:
+    """As librdkafka, which drops an answer that took longer than a heartbeat interval, and asks for nothing."""
+    world = Consumers(AT_ONCE)
+    world.enter("a", rebalance_ms=300_000)
+    world.enter("b")
+    assert world.told(world.heard(world.beat("a", 1))) == {"t": {0, 1}}, "its answer is lost"
+    for _ in range(2):
+        assert world.told(world.heard(world.beat("a", 1))) == {"t": {0, 1}}
+    world.fail_over()
+    for _ in range(2):
+        world.pass_ms(SESSION_MS - 1)
+        world.heard(world.beat("b", 2))
+        assert world.told(world.heard(world.beat("a", 1))) == {"t": {0, 1}}, "another leader tells it too"
+    assert world.heard(world.beat("a", 1, owned={"t": {0, 1}})).member_epoch == 2
+    assert world.told(world.heard(world.beat("a", 2))) is None
+
+
+def test_who_does_not_know_that_it_missed_an_answer_is_told_again_what_it_got() -> None:
+    """Nobody else would ever read that."""
+    world = waiting_for_partitions()
+    assert world.told(world.heard(world.beat("a", 3))) == {"t": {0, 1, 2, 3}}, "its answer is lost"
+    for _ in range(2):
+        assert world.told(world.heard(world.beat("a", 3))) == {"t": {0, 1, 2, 3}}
+    beat(world, "a")
+    assert world.told(world.heard(world.beat("a", 3))) is None
+
+
+def test_who_may_have_missed_what_a_former_leader_said_is_told_by_the_next_one() -> None:
+    world = waiting_for_partitions()
+    assert world.told(world.heard(world.beat("a", 3))) == {"t": {0, 1, 2, 3}}, "its answer is lost"
+    world.fail_over()
+    assert world.told(world.heard(world.beat("a", 3))) == {"t": {0, 1, 2, 3}}
+    assert world.told(world.heard(world.beat("a", 3))) is None
+
+
+def waiting_for_partitions() -> Consumers:
+    """A group whose first member waited, with some partitions, for others that are free now."""
+    world = world_of("a", "b")
+    beat_as = {"owned": {"t": {2, 3}}, "topics": ["u"], "rebalance_ms": 1_000}
+    assert world.told(world.heard(world.beat("b", 2, **beat_as))) == {}  # type: ignore[arg-type]
+    assert world.told(world.heard(world.beat("a", 2))) is None
+    assert world.group.current("a").member_epoch == 3
+    world.heard(world.beat("b", 2, owned={}))
+    return world
+
+
 # Leave.
 
 
@@ -390,6 +436,7 @@ def test_a_topic_that_grows_is_noticed_after_any_other_change() -> None:
     assert world.told(world.heard(world.beat("a", 1))) == {"t": {0, 1, 2, 3, 4, 5}}
     world.topics["t"] = 7
     world.consumers.on_metadata(world.image, world.version, ("t",))
+    beat(world, "a")
     assert world.told(world.heard(world.beat("a", 2))) is None, "that metadata was told already"
 
 

@@ -22,7 +22,7 @@ from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ports import Rng
 from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.coordinator.groups.consumer import commit_checks, long_records, recorded
-from tidelog.coordinator.groups.consumer.assignment import Pace, Pieces, sorted_topics
+from tidelog.coordinator.groups.consumer.assignment import NO_PARTITIONS, Assignment, Pace, Pieces, sorted_topics
 from tidelog.coordinator.groups.consumer.consumer_members import Arrival, ConsumerMembers, has_to_act
 from tidelog.coordinator.groups.consumer.conversion import upgraded
 from tidelog.coordinator.groups.consumer.describe_consumer_groups import viewed
@@ -43,6 +43,7 @@ from tidelog.coordinator.groups.consumer.pattern_searches import PatternSearches
 from tidelog.coordinator.groups.consumer.recorded import Said
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
 from tidelog.coordinator.groups.consumer.target_assignments import RECORD_WORK, WaitingMember
+from tidelog.coordinator.groups.consumer_group_records import ConsumerMemberState
 from tidelog.coordinator.groups.group import Group, GroupState
 from tidelog.coordinator.groups.group_journal import GroupJournal
 from tidelog.coordinator.groups.records import group_key
@@ -209,9 +210,10 @@ class ConsumerGroups:
         self.members.overrides = of_groups
 
     def start(self, at: Moment) -> None:
-        """The coordinator became active. Members have a whole session to be heard of."""
+        """The coordinator became active. Members have a whole session to be heard of, and are told all once."""
         self.members.settle_memory()
         for group in self.groups.values():
+            group.untold.update(group.subscriptions)
             for member_id in [one for one in {**group.currents, **group.targets} if one not in group.subscriptions]:
                 group.set_current(member_id, None)  # of a member whose removal was cut off by a failover
                 group.set_target(member_id, None)
@@ -341,10 +343,18 @@ class ConsumerGroups:
         if record is not None and cast(Said, record[1]).meaning != new:
             record = None  # another request of the member came before
 
-        says_all = is_joining or is_full(request)
+        says_all = is_joining or is_full(request) or _may_have_missed(group, member_id)
 
         def respond(current: CurrentAssignment, pace: Pace) -> Pieces[ConsumerGroupHeartbeatResponse]:
-            is_told = says_all or not (yield from _is_same(before, current.assigned, pace))
+            is_other = not (yield from _is_same(before, current.assigned, pace))
+            if is_other or member_id in group.unconfirmed:
+                if owned is not None and (yield from _is_read(owned, current.assigned, pace)):
+                    group.unconfirmed.discard(member_id)
+                elif not is_joining:
+                    group.unconfirmed.add(member_id)
+            is_told = says_all or is_other
+            if is_told:
+                group.untold.discard(member_id)
             return ConsumerGroupHeartbeatResponse(
                 member_id=member_id,
                 member_epoch=current.member_epoch,
@@ -445,6 +455,19 @@ class ConsumerGroups:
         )
 
 
+def _may_have_missed(group: ConsumerGroup, member_id: str) -> bool:
+    """Whether a member may not know what it is assigned, though it does not ask for it.
+
+    librdkafka does not ask after a heartbeat whose answer took longer than the heartbeat interval: it drops that
+    answer, and sends a heartbeat that leaves out what it reads. With the epoch unchanged, nothing else would tell.
+    """
+    return (
+        member_id in group.unconfirmed
+        or group.current(member_id).state is ConsumerMemberState.UNREVOKED_PARTITIONS
+        or member_id in group.untold
+    )
+
+
 def _is_same(one: Holding, other: Holding, pace: Pace) -> Pieces[bool]:
     """Whether both are of the same partitions, since whichever epoch."""
     if one is other or len(one) != len(other):
@@ -454,6 +477,19 @@ def _is_same(one: Holding, other: Holding, pace: Pace) -> Pieces[bool]:
         if others is None or (others is not partitions and others.keys() != partitions.keys()):
             return False
         if pace.counts(2):
+            yield
+    return True
+
+
+def _is_read(owned: Assignment, holding: Holding, pace: Pace) -> Pieces[bool]:
+    """Whether a member says that it reads just that."""
+    if len(owned) != len(holding):
+        return False
+    for topic, partitions in holding.items():
+        read = owned.get(topic, NO_PARTITIONS)
+        if len(read) != len(partitions) or not read.issuperset(partitions):
+            return False
+        if pace.counts(2 + len(partitions) // 8):
             yield
     return True
 

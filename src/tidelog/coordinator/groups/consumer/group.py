@@ -72,6 +72,10 @@ class ConsumerGroup:
         topics_hash: of the topics that it reads; None until it is taken. Not recorded.
         seen_version: of the metadata in which its topics were looked at last. Not recorded.
         is_to_be_looked_at: whether all its topics may have changed, and are to be looked at in pieces. Not recorded.
+        unconfirmed: members that were told to read something else than before, and have not said yet that they do. Not
+            recorded.
+        untold: members that were told nothing since the coordinator became active: what they were told before, nobody
+            knows. Not recorded.
         downgraded_count_max: with more members it is known not to fit into a batch as a classic group. Not recorded.
         consumer_count: how many members speak the consumer protocol.
         votes: how many members ask for each assignor, or for none.
@@ -91,6 +95,8 @@ class ConsumerGroup:
         self.topics_hash: TopicsHash | None = None
         self.seen_version = -1
         self.is_to_be_looked_at = False
+        self.unconfirmed: set[str] = set()
+        self.untold: set[str] = set()
         self.downgraded_count_max = 2**31
         self.consumer_count = 0
         self.votes: Counter[str | None] = Counter()
@@ -208,6 +214,8 @@ class ConsumerGroup:
             if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
                 del self.static_members[old.instance_id]
         if subscription is None:
+            self.unconfirmed.discard(member_id)
+            self.untold.discard(member_id)
             return
         self.subscriptions[member_id] = subscription
         self.size_bytes += subscription.size_bytes + 2 * len(member_id)
