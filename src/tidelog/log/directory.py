@@ -40,8 +40,6 @@ from tidelog.log.files.replica_list import REPLICA_LIST_FILE, ListedReplica, for
 from tidelog.log.recovery import PARTITION_METADATA_FILE
 from tidelog.log.segment import LOG_SUFFIX, parse_file_name
 
-UNMADE_FILES = {f"{PARTITION_METADATA_FILE}.tmp", f"{LINEAGE_FILE}.tmp"}
-"""What a log has at most before it can be told whose it is."""
 LOCK_FILE = ".lock"
 META_PROPERTIES_FILE = "meta.properties"
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
@@ -178,7 +176,7 @@ class LogDirectory:
 
     def is_unmade_log(self, topic_partition: TopicPartition) -> bool:
         """Whether a log was being made in a directory with the name of one, and nothing was written to it."""
-        return set(self._disk.list(self.log_path(topic_partition))) <= UNMADE_FILES
+        return set(self._disk.list(self.log_path(topic_partition))) <= {f"{PARTITION_METADATA_FILE}.tmp"}
 
     def remove_unmade_log(self, topic_partition: TopicPartition) -> None:
         """Remove such a directory."""

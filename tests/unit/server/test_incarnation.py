@@ -35,9 +35,9 @@ from tidelog.metadata import MetadataImage
 from tidelog.records import BatchBuilder
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.storage.log_dir import LogDir
+from tidelog.server.storage.log_dir_assignment import WantedLog
 from tidelog.server.storage.log_files import LogFiles
 from tidelog.server.storage.log_losses import LogLoss
-from tidelog.server.storage.wanted_log import WantedLog
 from tidelog.server.tasks import Tasks
 
 EPOCH = BrokerEpoch(17)

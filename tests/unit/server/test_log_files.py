@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
-from random import Random
 from uuid import UUID
 
 import pytest
@@ -17,15 +15,12 @@ from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.rng import SystemRng
 from tidelog.log import Log
-from tidelog.log.leader_epochs import assign_leader_epochs
 from tidelog.metadata import MetadataImage
 from tidelog.records import BatchBuilder
-from tidelog.records.lineage import EpochEntry
 from tidelog.server.replication.partition import Partition
 from tidelog.server.settings.config import NodeConfig
-from tidelog.server.storage.log_dir import LogDir
+from tidelog.server.storage.log_dir_assignment import WantedLog
 from tidelog.server.storage.log_files import LogFiles
-from tidelog.server.storage.wanted_log import WantedLog
 from tidelog.server.tasks import Tasks
 
 PARTITION = TopicPartition("flights", PartitionIndex(0))
@@ -59,11 +54,8 @@ def start(disk: MemoryDisk) -> LogFiles:
     return files
 
 
-def open_log(
-    files: LogFiles, topic_id: TopicId, *, is_new: bool = True, first_leader_epoch: LeaderEpoch | None = None
-) -> Log:
-    wanted = WantedLog(PARTITION, topic_id, is_new, first_leader_epoch=first_leader_epoch)
-    opening = files.opening.open([wanted], MetadataImage.empty())
+def open_log(files: LogFiles, topic_id: TopicId) -> Log:
+    opening = files.opening.open([WantedLog(PARTITION, topic_id, is_new=True)], MetadataImage.empty())
     with pytest.raises(StopIteration) as opened:  # nothing waits on this executor
         opening.send(None)
     (log,) = opened.value.value
@@ -202,93 +194,3 @@ def test_a_log_that_failed_is_looked_at_when_it_is_opened_again_however_the_last
     assert not open_log(files, OLD).recovery.was_clean
     with pytest.raises(DiskError, match="opened anew"):
         before.roll(NOW_MS)
-
-
-def test_the_epoch_that_a_new_log_is_led_in_is_on_disk_with_it() -> None:
-    """So the files are synced once for a new topic, not once for the log and once for its lineage (rule 1)."""
-    disk = MemoryDisk()
-    files = start(disk)
-    log = open_log(files, NEW, first_leader_epoch=LeaderEpoch(4))
-    assert log.lineage.entries == (EpochEntry(LeaderEpoch(4), Offset(0)),)
-    assert disk.files["logs/flights-0/leader-epoch-checkpoint"].synced == b"0\n1\n4 0\n"
-    disk.refusals.add("rename")
-    assert assign_leader_epochs(disk, [(log, LeaderEpoch(4))]) == [None]
-
-
-def test_a_log_that_others_lead_has_no_lineage_at_first() -> None:
-    log = open_log(start(MemoryDisk()), NEW)
-    assert log.lineage.entries == ()
-
-
-class KilledError(BaseException):
-    """Where the process ends."""
-
-
-def make_until(log_dir: LogDir, disk: MemoryDisk, step: int, first_leader_epoch: LeaderEpoch | None) -> None:
-    """Make a log, until so many changes of the disk have begun."""
-    left = step
-
-    def on_change(*_: object) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            raise KilledError
-
-    wanted = WantedLog(PARTITION, NEW, is_new=True, first_leader_epoch=first_leader_epoch)
-    before, disk.on_change = disk.on_change, on_change
-    with suppress(KilledError):
-        log_dir.make([wanted])
-    disk.on_change = before
-
-
-STEPS = range(1, 16)
-
-
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("first_leader_epoch", [None, LeaderEpoch(4)])
-def test_a_kill_while_a_log_is_made_leaves_nothing_once_its_topic_is_gone(
-    first_leader_epoch: LeaderEpoch | None, step: int
-) -> None:
-    disk = MemoryDisk()
-    (log_dir,) = start(disk).online
-    make_until(log_dir, disk, step, first_leader_epoch)
-    disk.crash()
-    start(disk).deletions.set_strays_aside(MetadataImage.empty())
-    names = {name for name in disk.list("logs") if name.startswith("flights")}
-    assert all(name.endswith(("-stray", "-delete")) for name in names), names
-
-
-@pytest.mark.parametrize("seed", [None, 1, 2, 3])
-@pytest.mark.parametrize("step", STEPS)
-def test_a_log_whose_making_ended_half_way_can_be_led(step: int, seed: int | None) -> None:
-    """By a kill, or a loss of power: it has its whole lineage or none, and is led from its first record on."""
-    disk = MemoryDisk()
-    (log_dir,) = start(disk).online
-    make_until(log_dir, disk, step, LeaderEpoch(4))
-    if seed is None:
-        disk.crash()
-    else:
-        disk.lose_power(Random(seed))
-    log = open_log(start(disk), NEW, is_new=False)
-    assert log.lineage.entries in {(), (EpochEntry(LeaderEpoch(4), Offset(0)),)}
-    assert assign_leader_epochs(disk, [(log, LeaderEpoch(6))]) == [None]
-    assert log.lineage.latest_leader_epoch == 6
-
-
-def test_nobody_leads_by_a_lineage_that_was_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk refuses, once, to sync the names of the files (rule 1)."""
-    disk = MemoryDisk()
-    files = start(disk)
-    sync_dir, refused = disk.sync_dir, list[str]()
-
-    def sync_or_refuse(path: str) -> None:
-        if path == "logs/flights-0" and not refused:
-            refused.append(path)
-            raise DiskError(path, "refused to sync", errno=5)
-        sync_dir(path)
-
-    monkeypatch.setattr(disk, "sync_dir", sync_or_refuse)
-    log = open_log(files, NEW, first_leader_epoch=LeaderEpoch(4))
-    assert refused
-    assert assign_leader_epochs(disk, [(log, LeaderEpoch(4))]) == [None]
-    assert disk.synced_data("logs/flights-0/leader-epoch-checkpoint") == b"0\n1\n4 0\n"

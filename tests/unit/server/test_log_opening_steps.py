@@ -16,8 +16,8 @@ from tidelog.log import Log
 from tidelog.metadata import MetadataImage
 from tidelog.server.replication.partition import Partition
 from tidelog.server.settings.config import NodeConfig
+from tidelog.server.storage.log_dir_assignment import WantedLog
 from tidelog.server.storage.log_files import LogFiles
-from tidelog.server.storage.wanted_log import WantedLog
 from tidelog.server.tasks import Tasks
 
 TOPIC = TopicId(UUID(int=17))

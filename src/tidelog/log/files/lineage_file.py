@@ -33,13 +33,6 @@ def read_lineage(disk: Disk, directory: str, *, is_there: bool | None = None) ->
     return LeaderEpochLineage.from_text(text, path=path)
 
 
-def format_first_lineage(leader_epoch: LeaderEpoch) -> bytes:
-    """The file of a log that is empty, and whose first records come in this epoch."""
-    lineage = LeaderEpochLineage()
-    lineage.assign(leader_epoch, Offset(0))
-    return lineage.to_text().encode()
-
-
 class LineageFile:
     """Keeps file and memory equal: a change is on the disk before anybody can see it here.
 

@@ -45,8 +45,8 @@ from tidelog.server.replication.leader_driver import LeaderDriver
 from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.replication import Replicated, Replication
 from tidelog.server.storage.checkpoints import Replica
+from tidelog.server.storage.log_dir_assignment import WantedLog
 from tidelog.server.storage.log_files import LogFiles
-from tidelog.server.storage.wanted_log import WantedLog
 from tidelog.server.tasks import Tasks
 from tidelog.server.transport.turns import in_turns
 
@@ -310,7 +310,10 @@ class Broker:
             return
         failed_count = 0
         added: list[Partition] = []
-        wanted = [self._wanted_log(one) for one in missing]
+        wanted = [
+            WantedLog(a.topic_partition, a.topic_id, self._is_new(a), is_only_replica=len(a.state.replicas) == 1)
+            for a in missing
+        ]
         opened_logs = await self._files.opening.open(wanted, image, makes=self._is_registered)
         async for one, opened in in_turns(zip(missing, opened_logs, strict=True)):
             before = self.lost.pop((one.topic_id, one.topic_partition.partition), None)
@@ -385,16 +388,6 @@ class Broker:
         if held is None or held.failure is None:
             return None
         return f"log directory {held.path} failed: {held.failure}"
-
-    def _wanted_log(self, one: Assigned) -> WantedLog:
-        is_new = self._is_new(one)
-        return WantedLog(
-            one.topic_partition,
-            one.topic_id,
-            is_new,
-            is_only_replica=len(one.state.replicas) == 1,
-            first_leader_epoch=one.state.leader_epoch if is_new and one.state.leader == self.broker_id else None,
-        )
 
     def _is_new(self, one: Assigned) -> bool:
         """Whether it came here just now: what came before this process registered may have been written to before."""

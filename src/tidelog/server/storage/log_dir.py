@@ -11,7 +11,7 @@ Kafka: `LogManager`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -22,7 +22,6 @@ from tidelog.log import Log, LogConfig
 from tidelog.log.directory import LogDirectory
 from tidelog.log.files.checkpoint import format_partition_metadata
 from tidelog.log.files.future_mark import is_unfinished
-from tidelog.log.files.lineage_file import LINEAGE_FILE, format_first_lineage
 from tidelog.log.files.replica_list import ListedReplica
 from tidelog.log.recovery import PARTITION_METADATA_FILE
 from tidelog.server.storage.checkpoints import Checkpoints, Replica
@@ -32,7 +31,6 @@ from tidelog.server.storage.listed_replicas import ListedReplicas
 from tidelog.server.storage.log_losses import LogLosses
 from tidelog.server.storage.log_removal import LogRemoval
 from tidelog.server.storage.run_evidence import RunEvidence
-from tidelog.server.storage.wanted_log import WantedLog
 
 logger = logging.getLogger("tidelog.server.log_files")
 
@@ -107,34 +105,29 @@ class LogDir:
 
     # Logs.
 
-    def make(self, new: Collection[WantedLog]) -> None:
+    def make(self, topics: Mapping[TopicPartition, TopicId]) -> None:
         """Make the directories of logs that are yet to be opened, all at once: a sync for many, not five for each.
 
-        Order: the names of the directories, then what ties them to their topics, and where the leader epochs start
-        that this node leads them in; all synced before this returns (rule 1). A crash half way leaves directories
-        without a log; they are found, and given to the same topics, at the start.
+        Order: the names of the directories, then what ties them to their topics, all synced before this returns. A
+        crash half way leaves directories that are empty; they are found, and given to the same topics, at the start.
         A log that was not made here, because the disk refused, is made when it is opened.
 
         Raises:
-            DiskError: what the checkpoints say of deleted logs of these names cannot be taken out, or a lineage that
-                may not be synced: open none of them.
+            DiskError: what the checkpoints say of deleted logs of these names cannot be taken out: open none of them.
         """
-        self.checkpoints.forget([each.topic_partition for each in new])
-        files: dict[str, bytes] = {}
+        self.checkpoints.forget(topics)
         try:
-            for wanted in new:
-                path = self.log_path(wanted.topic_partition)
-                self._disk.make_dirs(path)
-                files[f"{path}/{PARTITION_METADATA_FILE}"] = format_partition_metadata(wanted.topic_id)
-                if wanted.first_leader_epoch is not None:
-                    files[f"{path}/{LINEAGE_FILE}"] = format_first_lineage(wanted.first_leader_epoch)
+            for topic_partition in topics:
+                self._disk.make_dirs(self.log_path(topic_partition))
             self._disk.sync_dir(self.path)
-            self._disk.write_all_atomically(files)
+            self._disk.write_all_atomically(
+                {
+                    f"{self.log_path(topic_partition)}/{PARTITION_METADATA_FILE}": format_partition_metadata(topic_id)
+                    for topic_partition, topic_id in topics.items()
+                }
+            )
         except DiskError as error:
             logger.warning("%s: logs are made one by one: %s", self.path, error)
-            for path in files:
-                if path.endswith(f"/{LINEAGE_FILE}"):
-                    self._disk.remove(path)
 
     def names_of(self, topic_partition: TopicPartition) -> list[str] | None:
         """All that is in the directory of a log; None where it has none. Raises DiskError."""

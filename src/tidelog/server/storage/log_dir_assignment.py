@@ -18,18 +18,18 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.base.errors import CorruptLogError, DiskError, LostLogError, TidelogError
-from tidelog.base.ids import Offset, TopicPartition
+from tidelog.base.ids import Offset, TopicId, TopicPartition
 from tidelog.base.ports import Clock
 from tidelog.log import LogConfig
 from tidelog.log.files.future_mark import FutureMark
+from tidelog.log.files.replica_list import ListedReplica
 from tidelog.metadata import MetadataImage
 from tidelog.records.lineage import EpochEntry
 from tidelog.replica.truncation import OwnLog
 from tidelog.server.storage.log_dir import LogDir
-from tidelog.server.storage.wanted_log import WantedLog
 
 if TYPE_CHECKING:
     from tidelog.server.storage.log_files import LogFiles
@@ -42,6 +42,20 @@ NO_FILES_LEFT = (
     "raise the hard limit (ulimit -Hn, LimitNOFILE= of systemd, --ulimit nofile= of a container) and start again, or "
     "delete topics"
 )
+
+
+class WantedLog(NamedTuple):
+    """A log that this node is to have."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    is_new: bool
+    """Nobody can have written to it yet: if it lies nowhere, it is made."""
+    is_only_replica: bool = False
+
+    @property
+    def replica(self) -> ListedReplica:
+        return self.topic_id, self.topic_partition.partition
 
 
 class LogDirAssignment:
@@ -76,7 +90,7 @@ class LogDirAssignment:
             LostLogError for a log that is gone; None for one that is not to be made yet.
         """
         placed: list[LogDir | TidelogError | None] = []
-        made: dict[LogDir, list[WantedLog]] = {}
+        made: dict[LogDir, dict[TopicPartition, TopicId]] = {}
         room = self._room() if makes else None
         for each in wanted:
             try:
@@ -100,16 +114,15 @@ class LogDirAssignment:
                 log_dir = self._choose(each.topic_partition)
                 log_dir.partition_count += 1
                 room = None if room is None else room - 1
-                made.setdefault(log_dir, []).append(each)
+                made.setdefault(log_dir, {})[each.topic_partition] = each.topic_id
             placed.append(log_dir)
-        for log_dir, new in made.items():
+        for log_dir, topics in made.items():
             try:
-                log_dir.make(new)
+                log_dir.make(topics)
             except DiskError as error:
-                log_dir.partition_count -= len(new)
-                refused = {each.topic_partition for each in new}
+                log_dir.partition_count -= len(topics)
                 for index, each in enumerate(wanted):
-                    if each.topic_partition in refused:
+                    if each.topic_partition in topics:
                         placed[index] = error
         return placed
 

@@ -18,8 +18,8 @@ from tidelog.log.files.replica_list import ListedReplica
 from tidelog.metadata import MetadataImage
 from tidelog.server.storage.disk_health import is_full
 from tidelog.server.storage.log_dir import LogDir
+from tidelog.server.storage.log_dir_assignment import WantedLog
 from tidelog.server.storage.log_losses import LogLoss
-from tidelog.server.storage.wanted_log import WantedLog
 
 if TYPE_CHECKING:
     from tidelog.server.storage.log_files import LogFiles
