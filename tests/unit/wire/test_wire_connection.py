@@ -12,6 +12,7 @@ from tidelog.wire.api import ApiKey
 from tidelog.wire.connection import BUFFER_SIZE_BYTES_MIN, FrameReceiver
 from tidelog.wire.limits import FEW_BYTES_MAX, LISTED_BYTES_MAX, request_size_bytes_max
 
+LARGE_BYTES = 8 << 20
 LIMIT = 4 << 20
 SIZES_OF_NOTE = (16_379, 16_380, 16_381, 65_532, 1 << 20)  # around the steps in which the buffer grows
 
@@ -183,3 +184,22 @@ def test_a_frame_that_is_handed_over_stays_whatever_comes(size: int, behind_byte
     assert (kept.obj is frame.obj) == is_alone, "a large one is copied only if something came behind it"
     assert receive(receiver, stream + second[behind_bytes:], [1 << 20]) == [bytes([9]) * size]
     assert kept == bytes([7]) * size
+
+
+def test_a_stream_that_is_over_leaves_its_frames_and_nothing_else() -> None:
+    """Whoever answers the first frame may keep the connection, and with it half of a large one behind it."""
+    receiver = FrameReceiver(LARGE_BYTES)
+    frames = []
+    stream = frame_of(b"first") + LARGE_BYTES.to_bytes(4) + bytes(LARGE_BYTES // 2)
+    while stream:
+        buffer = receiver.get_buffer()
+        size = min(len(buffer), len(stream))
+        buffer[:size], stream = stream[:size], stream[size:]
+        receiver.on_bytes(size)
+        if (frame := receiver.next_frame()) is not None:
+            frames.append(receiver.hand_over(frame))
+            assert receiver.next_frame() is None
+    assert receiver.capacity_bytes > LARGE_BYTES // 2
+    receiver.drop()
+    assert (receiver.capacity_bytes, receiver.pending_bytes) == (0, 0)
+    assert [frame.tobytes() for frame in frames] == [b"first"]
