@@ -73,10 +73,10 @@ def half_send(stage: Stage) -> Iterator[str]:
     """Many connections that each send half of a large request, and stay."""
     node = stage.victim()
     frame = struct.pack(">i", HALF_FRAME_BYTES) + HEADER.pack(ApiKey.PRODUCE, 9, 1, -1) + b"\0"
+    half = bytes(HALF_FRAME_BYTES // 2)
     with contextlib.ExitStack() as ends:
-        half = bytes(HALF_FRAME_BYTES // 2)
-        for _ in range(HALF_FRAMES):
-            with contextlib.suppress(OSError):
+        with _until_it_takes_no_more():
+            for _ in range(HALF_FRAMES):
                 stream = ends.enter_context(socket.create_connection((node.host, node.port), timeout=2.0))
                 stream.sendall(frame + half)
         yield f"{node}, {HALF_FRAMES} of {HALF_FRAME_BYTES // 2} bytes"
@@ -113,11 +113,11 @@ def create_topics(stage: Stage) -> Iterator[str]:
 def join_with_much(stage: Stage) -> Iterator[str]:
     """Members of groups of their own, each with megabytes of metadata."""
     node = stage.victim()
+    protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(METADATA_BYTES))
     with contextlib.ExitStack() as ends:
-        for number in range(GROUPS):
-            with contextlib.suppress(OSError):
+        with _until_it_takes_no_more():
+            for number in range(GROUPS):
                 client = ends.enter_context(node.ask(node.port))
-                protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(METADATA_BYTES))
                 client.send(
                     ApiKey.JOIN_GROUP,
                     JOIN_VERSION,
@@ -133,6 +133,14 @@ def join_with_much(stage: Stage) -> Iterator[str]:
         yield f"{node}, {GROUPS} members of {METADATA_BYTES} bytes"
         stage.go_on()
         _check_memory(node)
+
+
+def _until_it_takes_no_more() -> contextlib.AbstractContextManager[None]:
+    """Ends at the first connection that fails.
+
+    A node that is stopped (SIGSTOP) by the fault beside this one would have a stranger wait once for each connection.
+    """
+    return contextlib.suppress(OSError)
 
 
 def _send(node: ClusterNode, port: int, data: bytes) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from chaos.fault import Cost, Fault, Hurt, Stage
 from chaos.operator_faults import elect
 from chaos.play import Plan, judge, play
+from chaos.stranger_faults import half_send, join_with_much
 from support.load.histories import Given, History, RecordId, Told
 
 
@@ -36,6 +39,30 @@ def test_what_is_lost_is_found_and_who_reads_is_told(tmp_path: Path) -> None:
     assert row.lost > 0
     assert row.told_readers > 0
     assert row.unreported == 0
+
+
+class StoppedNode:
+    """A node that takes connections, as its system does for it, and no bytes."""
+
+    host, port = "127.0.0.1", 1
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def ask(self, _: int) -> None:
+        self.asked += 1
+        raise TimeoutError
+
+
+@pytest.mark.parametrize("fault", [half_send, join_with_much])
+def test_a_stranger_waits_once_for_a_node_that_is_stopped(
+    fault: Callable[[Stage], Iterator[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = StoppedNode()
+    monkeypatch.setattr("socket.create_connection", lambda *_, **__: node.ask(node.port))
+    stage = cast(Stage, SimpleNamespace(victim=lambda: node))
+    next(fault(stage))
+    assert node.asked == 1
 
 
 def history(*, is_lost: bool = False, told: bool = False, reported: bool = False) -> History:
