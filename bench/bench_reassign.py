@@ -145,6 +145,7 @@ def main() -> None:
             topic = f"plain-{number}"
             size_bytes = fill(admin, port, topic, BYTES)
             plain.append(plain_fetch(port, topic, size_bytes, writes=False))
+            plain_fetch(port, topic, size_bytes, writes=True)  # its files go: whoever writes next takes their memory
             os.sync()  # what waits for the disk slows whoever writes next
             written.append(plain_fetch(port, topic, size_bytes, writes=True))
             os.sync()

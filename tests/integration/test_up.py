@@ -141,7 +141,7 @@ def test_server_runs_one_node_from_a_file_and_loads_only_what_it_needs(tmp_path:
     finally:
         node.kill()
         node.wait()
-    heavy = {"pyarrow", "pyspark", "rich", "numpy", "matplotlib", "unittest"}
+    heavy = {"pyarrow", "pyspark", "rich", "numpy", "matplotlib", "unittest", "http.client", "email"}
     assert heavy.isdisjoint(json.loads(modules.read_text()))
     assert not any(name.startswith(("tidelog.client", "tidelog.spark")) for name in json.loads(modules.read_text()))
 

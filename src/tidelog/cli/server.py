@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -46,7 +47,10 @@ class Server:
         properties = read_properties(self.file) | dict(self.config)
         if self.log_format is not None:
             properties["logging.format"] = self.log_format
+        gc.disable()  # modules stay: to look for garbage among them would be a twentieth of a start
         from tidelog.server.main import run  # after the flags and the file are known to be right
+
+        gc.enable()
 
         def on_ready(port: int, address: str) -> None:
             if self.ready_fd is None:

@@ -10,12 +10,11 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tidelog.base.errors import ConfigError, SaslAuthenticationError
 from tidelog.base.ids import ClusterId
 from tidelog.base.ports import Clock, Rng
-from tidelog.io.json_web_keys import fetch_keys
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.configs.delegation_tokens import TOKEN_SECRET_KEY
 from tidelog.metadata.configs.sasl import CONNECTION_FAILED_AUTHENTICATION_DELAY_MS, OAUTHBEARER, PLAIN, SCRAM
@@ -28,9 +27,11 @@ from tidelog.security.scram_stand_ins import ScramStandIns
 from tidelog.server.quotas.failed_logins import FailedLogins
 from tidelog.server.quotas.peer_limits import PeerLimits
 from tidelog.server.settings.in_force import SettingsInForce
-from tidelog.server.transport.oauth_keys import OAuthKeys, check_keys
 from tidelog.server.transport.sasl_gate import SaslGate
 from tidelog.server.transport.server_connection import OnFrame
+
+if TYPE_CHECKING:
+    from tidelog.server.transport.oauth_keys import OAuthKeys
 
 logger = logging.getLogger("tidelog.server.authentication")
 
@@ -136,6 +137,8 @@ class AuthenticatingListener:
         self._oauth: OAuthKeys | None = None
         self._settings = self._read()
         if self._settings.oauth is not None:
+            from tidelog.server.transport.oauth_keys import check_keys
+
             check_keys(self._settings.oauth.url, name)
 
     def settings(self) -> SaslListener:
@@ -181,5 +184,8 @@ class AuthenticatingListener:
         if listener.oauth is None:
             self._oauth = None
         elif self._oauth is None or self._oauth.settings != listener.oauth:
+            from tidelog.io.json_web_keys import fetch_keys  # a client of HTTP, for few listeners
+            from tidelog.server.transport.oauth_keys import OAuthKeys
+
             self._oauth = OAuthKeys(listener.oauth, fetch_keys, self._node.clock)
         return listener
