@@ -50,6 +50,8 @@ Cluster = OurCluster | KafkaCluster
 def ours() -> Iterator[OurCluster]:
     directory = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
     cluster = OurCluster(directory, SIZE, config=REPLICATED)
+    for node in cluster.nodes.values():
+        node.wrapper = ("/usr/bin/env",)  # each loads what it needs, as a user's does: it is not forked
     try:
         yield cluster
     finally:
