@@ -586,12 +586,13 @@ class EndsAt:
 
     def __init__(self, looks: int) -> None:
         self._looks = looks
+        self.begun = 0
 
     def __call__(self, _: object) -> EndsAt:
         return self
 
     def begin(self) -> None:
-        """It has begun."""
+        self.begun += 1
 
     @property
     def is_over(self) -> bool:
@@ -599,23 +600,26 @@ class EndsAt:
         return self._looks < 0
 
 
-@pytest.mark.parametrize(("looks", "checked_later"), [(0, 2), (1, 1), (2, 0)])
-def test_what_is_left_of_a_request_after_its_turn_is_checked_on_another_thread(
-    looks: int, checked_later: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("looks", "turns"), [(0, 3), (1, 2), (2, 1)])
+def test_what_is_left_of_a_request_after_its_turn_has_turns_of_its_own(
+    looks: int, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told_later(looks, checked_later, monkeypatch)
+    turn = told_later(looks, 0, monkeypatch)
+    assert turn.begun == turns + 2, "the second request has two: no look is left to it"
 
 
-def test_a_batch_that_takes_more_than_its_share_is_checked_there_with_all_behind_it(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("long", [1, 2])
+def test_a_batch_that_takes_more_than_its_share_is_checked_on_another_thread(
+    long: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api_00_produce, "BATCH_NS_MAX", 0)
-    told_later(2, 2, monkeypatch)
+    verdicts = [True] * long + [False] * (3 - long)
+    monkeypatch.setattr(api_00_produce, "_takes_long", lambda _: verdicts.pop(0))
+    told_later(9, long, monkeypatch)
 
 
-def told_later(looks: int, checked_later: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def told_later(looks: int, checked_later: int, monkeypatch: pytest.MonkeyPatch) -> EndsAt:
     """Two batches of one request; the rows are those of a request that had all the time."""
-    count = 0
+    count, turn = 0, EndsAt(looks)
     check = api_00_produce._checked
 
     async def counted(*args: Any) -> Any:
@@ -624,7 +628,7 @@ def told_later(looks: int, checked_later: int, monkeypatch: pytest.MonkeyPatch) 
         return await check(*args)
 
     monkeypatch.setattr(api_00_produce, "_checked", counted)
-    monkeypatch.setattr(api_00_produce, "Turn", EndsAt(looks))
+    monkeypatch.setattr(api_00_produce, "Turn", turn)
 
     async def told(one: OneNode) -> None:
         peer = Peer(one)
@@ -640,3 +644,4 @@ def told_later(looks: int, checked_later: int, monkeypatch: pytest.MonkeyPatch) 
         await one.simulated.machine.do(lambda: told(one))
 
     play(run)
+    return turn

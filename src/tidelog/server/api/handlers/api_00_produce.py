@@ -13,7 +13,7 @@ records from their coordinators and, as in Kafka, from clients that call themsel
 batch is out of order, in a partition with an unclean election, is noted (told_readers.py).
 
 What takes longer than a turn of the event loop is checked on another thread: two kilobytes may hold 64 MiB of records.
-The rows behind it in the request wait for it.
+The rows behind it in the request wait for it. Many rows are appended in turns, with others served in between.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _append_all(
     by_id = context.header.api_version >= TOPIC_IDS_FROM_VERSION
     response = ProduceResponse(responses=[])
     owed = _Owed(request.timeout_ms, request.acks, context, response)
-    later: list[_Row] = []
+    later: list[tuple[_Row, bool]] = []
     turn = Turn(node.clock)
     turn.begin()
     for topic in request.topic_data:
@@ -148,17 +148,19 @@ def _append_all(
         )
         for data in topic.partition_data:
             row = _make_row((name, data, UNASKED if verdicts is None else verdicts.get(id(data), CONTINUES), rows))
-            if not later and not _takes_long(data.records) and not turn.is_over:
+            takes_long = _takes_long(data.records)
+            if not later and not takes_long and not turn.is_over:
                 try:
                     rows.append(_append(node, row, owed))
+                    continue
                 except TakesLongError:
-                    later.append(row)
-                    owed.append_by_itself()
-            else:
-                later.append(row)
-                owed.append_by_itself()
+                    takes_long = True
+            later.append((row, takes_long))
+            owed.append_by_itself()
     if later:
-        return _append_later(node, later, owed, response, context)
+        if context.kept is None:
+            context.kept, owed.keeps_frame = context.connection.keep_frame(), True
+        return _append_later(node, later, owed, turn)
     return _answered(node, owed, response, context)
 
 
@@ -170,34 +172,30 @@ def _takes_long(records: object) -> bool:
     return len(records) // BYTES_PER_NS + RECORD_NS * count > BATCH_NS_MAX
 
 
-def _append_later(
-    node: DataApi, later: list[_Row], owed: _Owed, response: ProduceResponse, context: RequestContext
-) -> Awaitable[ProduceResponse | None]:
-    """Have each batch checked on another thread, and append it, in their order."""
-    if context.kept is None:
-        context.kept, owed.keeps_frame = context.connection.keep_frame(), True
-    return _append_checked(node, later, owed, response, context)
-
-
-async def _append_checked(
-    node: DataApi, later: list[_Row], owed: _Owed, response: ProduceResponse, context: RequestContext
+async def _append_later(
+    node: DataApi, later: list[tuple[_Row, bool]], owed: _Owed, turn: Turn
 ) -> ProduceResponse | None:
+    """Append the rows in their order, those that take long once they were checked on another thread."""
+    context = owed.context
     assert context.kept is not None
     try:
-        for row in later:
+        for row, takes_long in later:
+            if turn.is_over:
+                await asyncio.sleep(0)
+                turn.begin()
+            checked = await _checked(node, row) if takes_long else None
             while True:
-                checked = await _checked(node, row)
                 try:
                     row.rows.append(_append(node, row, owed, checked))
-                except TakesLongError:  # the settings of the log changed meanwhile
-                    continue
-                break
+                    break
+                except TakesLongError:  # it does, after all, or the settings of the log changed meanwhile
+                    checked = await _checked(node, row)
     finally:
         later.clear()
         context.kept.hold(0)
         if owed.keeps_frame:
             context.connection.let_frame_go()
-    answer = _answered(node, owed, response, context)
+    answer = _answered(node, owed, owed.response, context)
     return await answer if isinstance(answer, Awaitable) else answer
 
 
