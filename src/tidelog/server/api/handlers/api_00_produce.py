@@ -138,7 +138,7 @@ def _append_all(
     response = ProduceResponse(responses=[])
     owed = _Owed(request.timeout_ms, request.acks, context, response)
     later: list[tuple[_Row, bool]] = []
-    turn = Turn(node.clock)
+    at_once, turn = True, Turn(node.clock)
     turn.begin()
     for topic in request.topic_data:
         name = topic.topic_id if by_id else topic.name
@@ -149,12 +149,14 @@ def _append_all(
         for data in topic.partition_data:
             row = _make_row((name, data, UNASKED if verdicts is None else verdicts.get(id(data), CONTINUES), rows))
             takes_long = _takes_long(data.records)
-            if not later and not takes_long and not turn.is_over:
+            if at_once and not takes_long:
                 try:
                     rows.append(_append(node, row, owed))
+                    at_once = not turn.is_over
                     continue
                 except TakesLongError:
                     takes_long = True
+            at_once = False
             later.append((row, takes_long))
             owed.append_by_itself()
     if later:
