@@ -190,11 +190,16 @@ class Cluster:
     # Topics.
 
     def create_topic(self, topic: str, partitions: int = 1, *, replication_factor: int = 3, **configs: str) -> None:
-        """Create it, with settings that have `_` for `.`; returns when all of its replicas are in sync."""
+        """Create it, with settings that have `_` for `.`; returns when every node knows that all replicas are in sync.
+
+        One that does not know the topic yet answers UNKNOWN_TOPIC_OR_PARTITION, over which some clients give up.
+        """
         named = {key.replace("_", "."): value for key, value in configs.items()}
         with Admin(self.bootstrap) as admin:
             admin.create_topics([NewTopic(topic, partitions, replication_factor, named)])
-        self.wait_until_in_sync(topic)
+        for node in self.running:
+            if not node.is_paused:
+                self.wait_until_in_sync(topic, through=node)
 
     def describe(self, topic: str, *, through: ClusterNode | None = None) -> list[PartitionDescription]:
         """Its partitions, as one node knows them (by default any). Raises TidelogError if none can say."""
@@ -202,13 +207,19 @@ class Cluster:
         with Admin(node.bootstrap, default_api_timeout_ms=int(ASK_SECONDS_MAX * 1_000)) as admin:
             return sorted(admin.describe_topics([topic])[topic].partitions, key=lambda one: one.partition)
 
-    def wait_until_in_sync(self, topic: str, *, without: Collection[int] = ()) -> None:
-        """Until every replica is in the ISR, and every partition is led: all but what the nodes in `without` hold."""
+    def wait_until_in_sync(
+        self, topic: str, *, without: Collection[int] = (), through: ClusterNode | None = None
+    ) -> None:
+        """Until every replica is in the ISR, and every partition is led: all but what the nodes in `without` hold.
+
+        Args:
+            through: whoever is asked; any node by default.
+        """
 
         def is_in_sync(one: PartitionDescription) -> bool:
             return one.leader is not None and set(one.isr) == set(one.replicas) - set(without)
 
-        self._wait(topic, lambda found: all(map(is_in_sync, found)), f"{topic} is in sync")
+        self._wait(topic, lambda found: all(map(is_in_sync, found)), f"{topic} is in sync", through=through)
 
     def leader_of(self, topic: str, partition: int = 0) -> ClusterNode:
         """Who leads it now; waits until somebody does who runs."""
