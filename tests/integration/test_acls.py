@@ -136,5 +136,9 @@ def test_commands(node: ServerProcess) -> None:
     assert "a producer does nothing with it" in run(*allow, "--producer", "--group", "g", expects=2)
     assert "--principal is missing" in run("deny", "--operation", "all", "--topic", "a", expects=2)
     assert "nothing is said to be done" in run(*allow, "--topic", "a", expects=2)
-    assert len(run("remove", "--principal", "User:alice", "--all", "--output", "json").splitlines()) == 5
+    of_alice = ["remove", "--principal", "User:alice", "--all"]
+    removed = [json.loads(line) for line in run(*of_alice, "--output", "json").splitlines()]
+    assert len(removed) == 5
+    assert all(row == {**row, "principal": "User:alice", "removed": True} for row in removed)
+    assert run(*of_alice) == "no access rule matched\n"
     assert len(run("list", "--output", "json").splitlines()) == 1

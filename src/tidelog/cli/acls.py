@@ -207,7 +207,7 @@ class DenyAcls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveAcls:
-    """Take access rules back: all that match what is given. Lists those that are gone.
+    """Take access rules back: all that match what is given. Prints those that it removed.
 
     Examples:
 
@@ -254,7 +254,8 @@ class RemoveAcls:
             }
             filters.append(AclBindingFilter(resource_name=name, principal=principal, host=host, **words))
         with open_admin(self.bootstrap, self.timeout, self.log_level) as admin:
-            return _rows(admin.delete_acls(filters))
+            removed = admin.delete_acls(filters)
+        return Rows([{**_row(one), "removed": True} for one in removed], nothing="no access rule matched")
 
 
 def _make(

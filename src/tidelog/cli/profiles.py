@@ -112,7 +112,5 @@ class RemoveProfile:
     output: str = output_option()
 
     def run(self) -> Rows:
-        file = _file()
-        removed = file.properties(self.name)
-        file.remove(self.name)
-        return Rows([_row(self.name, removed)])
+        _file().remove(self.name)
+        return Rows([{"removed": self.name}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import string
 from collections.abc import Sequence
@@ -292,5 +293,7 @@ def test_profiles_by_command(path: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert run(["profiles", "add", "empty"]) == 2
     assert run(["profiles", "add", "wrong", "--config", "security.protocl=SSL"]) == 2
     assert "did you mean security.protocol?" in capsys.readouterr().err
-    assert run(["profiles", "remove", "prod"]) == 0
+    capsys.readouterr()
+    assert run(["profiles", "remove", "prod", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"removed": "prod"}
     assert ProfileFile(str(path)).profiles == {}
