@@ -107,6 +107,8 @@ def test_without_an_authorizer_there_are_no_rules(tmp_path: Path) -> None:
                 with pytest.raises(KafkaError, match=r"set authorizer\.class\.name") as error:
                     ask()
                 assert error.value.code == Code.SECURITY_DISABLED
+            with pytest.raises(KafkaError, match="access rule: allow User:alice read topic 'orders': there is no"):
+                admin.create_acls([READ_ORDERS])
     finally:
         node.close()
 

@@ -287,6 +287,23 @@ def test_commands_take_the_properties_of_kafkas_tools(keys: Keys, secured: Serve
         assert refused.returncode == 2
         assert refused.stderr.startswith(f"error: {file}: ")
         assert error in refused.stderr
+    tls = f"bootstrap.servers={secured.bootstrap}\nsecurity.protocol=SSL\n"
+    for text, status, error in (  # as the client says it, who has names of its own for what is in the file
+        (
+            f"{tls}ssl.truststore.location=/gone.pem\n",
+            2,
+            f"{file}: ssl.truststore.location=/gone.pem: it cannot be read",
+        ),
+        (tls, 1, "since no ssl.truststore.location is given"),
+        (f"bootstrap.servers={secured.bootstrap}\n", 1, "set security.protocol=SSL, or"),
+        ("request.timeout.ms=-1\n", 2, f"{file}: request.timeout.ms=-1: a whole number from 1"),
+        ("request.timeout.ms=x\n", 2, f"{file}: request.timeout.ms=x: a whole number is expected"),
+    ):
+        file.write_text(text)
+        refused = run_command(["topics", "list", *config], timeout=60)
+        assert (refused.returncode, error in refused.stderr) == (status, True), refused.stderr
+    unasked = run_command(["topics", "list", "--bootstrap", secured.bootstrap], timeout=60)
+    assert "if the listener asks for a user; in a file, for --command-config" in unasked.stderr
     gone = run_command(["topics", "list", "--command-config", str(tmp_path / "gone")], timeout=60)
     assert "it cannot be read: No such file" in gone.stderr
 

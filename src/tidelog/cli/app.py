@@ -192,6 +192,10 @@ root = LazyGroup(
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command that `arguments` name. Returns its exit status: 0 done, 1 failed, 2 usage, 130 interrupted."""
+    foreign = next((one for one in arguments if _is_foreign(one)), None)
+    if foreign is not None:
+        complain(f"{foreign!r} is not UTF-8: type it anew, or set the terminal to UTF-8")
+        return USAGE
     try:
         status = root.main(args=list(arguments), prog_name="tidelog", standalone_mode=False)
     except click.UsageError as error:
@@ -207,6 +211,11 @@ def run(arguments: Sequence[str]) -> int:
     except click.Abort:
         return INTERRUPTED
     return status if isinstance(status, int) else 0
+
+
+def _is_foreign(text: str) -> bool:
+    """Whether it was typed as bytes that are no UTF-8, which neither a broker nor a file of settings can take."""
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def main() -> NoReturn:

@@ -7,6 +7,7 @@ taken elsewhere by a variable that was exported long ago.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -113,6 +114,31 @@ def checked_arguments(place: str, properties: Mapping[str, str], client: ClientK
     if client == "admin":
         return kafka_settings.admin_settings(found.arguments)
     return kafka_settings.client_arguments(found.arguments)
+
+
+def as_typed(error: BaseException) -> str:
+    """What went wrong, with Kafka's keys, which are what a person types, where a client names its arguments."""
+    context = click.get_current_context(silent=True)
+    source = None if context is None else next(reversed(context.meta.get(_META, [])), None)
+    place = "" if source is None else source.value if source.flag == FILE else f"profile {source.value!r}"
+    text = re.sub(r"\b(?:Admin|Consumer|Producer|Factory)\((\w+=[^()]*)\)", r"\1", str(error))
+    if "_" not in text or (place and place in text):
+        return text
+    from tidelog.client.kafka_security import SECURITY_KEYS
+    from tidelog.client.kafka_settings import every_key
+
+    keys = {key.replace(".", "_"): key for key in every_key() | SECURITY_KEYS}
+    own = {"bootstrap_servers": "--bootstrap", "default_api_timeout_ms": "--timeout", "max_block_ms": "--timeout"}
+    keys |= own | {f"sasl_{one}": f"sasl.jaas.config, {one}" for one in ("username", "password")}
+    names = "|".join(sorted((name for name in keys if "_" in name), key=len, reverse=True))
+    pattern = re.compile(rf"\b({names})\b(?!')(?:(=)'([^']*)')?")
+    found = {name for name, _, _ in pattern.findall(text)}
+    typed = pattern.sub(lambda one: keys[one[1]] + (f"={one[3]}" if one[2] else ""), text)
+    if found <= own.keys():
+        return typed
+    if not place:
+        return f"{typed}; in a file, for --command-config"
+    return f"{place}: {typed}" if isinstance(error, ConfigError) else typed
 
 
 def read_client_file(path: str) -> dict[str, str]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import click
-
 from tidelog.base.errors import UnsupportedVersionError
 from tidelog.cli.command import (
+    WholeNumber,
     bootstrap_option,
     log_level_option,
     open_admin,
@@ -65,7 +64,7 @@ class UnregisterBroker:
         tidelog cluster unregister --broker 3
     """
 
-    broker: int = option("--broker", type=click.IntRange(min=0), required=True, metavar="N", help="The broker.")
+    broker: int = option("--broker", type=WholeNumber(), required=True, metavar="N", help="The broker.")
     bootstrap: str = bootstrap_option()
     timeout: float = timeout_option()
     output: str = output_option()

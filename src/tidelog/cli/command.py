@@ -12,14 +12,15 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
 from tidelog.base.errors import ConfigError, TidelogError
-from tidelog.cli.client_settings import client_arguments, client_options
-from tidelog.cli.output import LiveRows, Rows, Sections, print_live, print_rows, print_sections
+from tidelog.cli.client_settings import as_typed, client_arguments, client_options
+from tidelog.cli.output import LiveRows, Rows, Sections, print_live, print_rows, print_sections, printable
 
 if TYPE_CHECKING:
     from tidelog.client.admin.admin import Admin
@@ -29,6 +30,10 @@ USAGE = 2
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 """Exit statuses beside 0. The last two are what a shell reports for SIGINT and SIGPIPE."""
+
+INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
+"""The largest numbers that the protocol has room for."""
+TIMEOUT_SECONDS_MAX = INT32_MAX // 1_000
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -79,7 +84,7 @@ def bootstrap_option() -> Any:
 def timeout_option() -> Any:
     return option(
         "--timeout",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Duration(0.001, TIMEOUT_SECONDS_MAX),
         default=10.0,
         metavar="SECONDS",
         help="How long to look for a broker, or wait for an answer.",
@@ -110,6 +115,36 @@ def log_format_option() -> Any:
 
 def config_option(help_text: str) -> Any:
     return option("--config", type=KeyValue(), multiple=True, metavar="KEY=VALUE", help=help_text)
+
+
+class WholeNumber(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
+    """A whole number that the protocol has room for."""
+
+    name = "integer"
+
+    def __init__(self, low: int = 0, high: int = INT32_MAX) -> None:
+        self.low, self.high = low, high
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> int:
+        with suppress(ValueError):
+            if self.low <= int(value) <= self.high:
+                return int(value)
+        return self.fail(f"{value!r} is not a whole number from {self.low} to {self.high}.", parameter, context)
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]
+    """So many seconds or minutes."""
+
+    name = "float"
+
+    def __init__(self, low: float = 0, high: int = INT32_MAX) -> None:
+        self.low, self.high = low, high
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
+        with suppress(ValueError):
+            if self.low <= float(value) <= self.high:
+                return float(value)
+        return self.fail(f"{value!r} is not a number from {self.low} to {self.high}.", parameter, context)
 
 
 class KeyValue(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
@@ -172,14 +207,18 @@ def execute(command: Command) -> int:
     except (TidelogError, OSError) as error:
         if getattr(command, "log_level", "") == "debug":
             traceback.print_exc()
-        complain(str(error))
-        return USAGE if isinstance(error, ConfigError | UsageError) else FAILED
+        complain(as_typed(error))
+        return status_of(error)
     return 0
+
+
+def status_of(error: Exception) -> int:
+    return USAGE if isinstance(error, ConfigError | UsageError) else FAILED
 
 
 def complain(message: str) -> None:
     """One line on stderr that says what was wrong, where, and what to do."""
-    print("error: " + " ".join(message.split("\n")), file=sys.stderr, flush=True)
+    print("error: " + printable(" ".join(message.split("\n"))), file=sys.stderr, flush=True)
 
 
 def open_admin(bootstrap: str, timeout: float, log_level: str) -> Admin:

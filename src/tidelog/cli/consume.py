@@ -12,7 +12,9 @@ from tidelog.base.errors import OffsetOutOfRangeError, TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.cli.client_settings import client_arguments
 from tidelog.cli.command import (
+    INT64_MAX,
     UsageError,
+    WholeNumber,
     argument,
     bootstrap_option,
     log_level_option,
@@ -41,7 +43,7 @@ class StartOffset(click.ParamType):  # type: ignore[type-arg]  # generic in newe
         text = str(value)
         if text in ("earliest", "latest"):
             return text
-        if not text.isdecimal():
+        if not text.isdecimal() or int(text) > INT64_MAX:
             self.fail(f"{text!r} is not earliest, latest or an offset from 0", parameter, context)
         return int(text)
 
@@ -64,7 +66,7 @@ class Consume:
 
     topic: str = argument(metavar="TOPIC")
     partition: int | None = option(
-        "--partition", type=click.IntRange(min=0), default=None, metavar="N", help="Only this one, not all."
+        "--partition", type=WholeNumber(), default=None, metavar="N", help="Only this one, not all."
     )
     offset: int | str = option(
         "--offset",
@@ -75,7 +77,7 @@ class Consume:
     )
     from_beginning: bool = option("--from-beginning", is_flag=True, help="The same as --offset earliest.")
     count: int | None = option(
-        "--count", "-n", type=click.IntRange(min=1), default=None, metavar="N", help="Stop after N records."
+        "--count", "-n", type=WholeNumber(1), default=None, metavar="N", help="Stop after N records."
     )
     no_follow: bool = option("--no-follow", is_flag=True, help="Stop at what was the end when this started.")
     isolation_level: Isolation = option(

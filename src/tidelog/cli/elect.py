@@ -12,6 +12,7 @@ from tidelog.base.errors import Code, KafkaError, TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.cli.command import (
     UsageError,
+    WholeNumber,
     bootstrap_option,
     log_level_option,
     open_admin,
@@ -64,7 +65,7 @@ class ElectLeaders:
     topic: str | None = option("--topic", default=None, metavar="TOPIC", help="The topic.")
     partition: tuple[int, ...] = option(
         "--partition",
-        type=click.IntRange(min=0),
+        type=WholeNumber(),
         multiple=True,
         metavar="N",
         help="A partition of it; else all of them. May be repeated.",

@@ -10,7 +10,9 @@ import click
 
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.cli.command import (
+    INT64_MAX,
     UsageError,
+    WholeNumber,
     argument,
     bootstrap_option,
     log_level_option,
@@ -103,13 +105,17 @@ class ResetOffsets:
     to_earliest: bool = option("--to-earliest", is_flag=True, help="To where each log starts.")
     to_latest: bool = option("--to-latest", is_flag=True, help="To where each log ends.")
     to_offset: int | None = option(
-        "--to-offset", type=click.IntRange(min=0), default=None, metavar="N", help="To this offset."
+        "--to-offset", type=WholeNumber(0, INT64_MAX), default=None, metavar="N", help="To this offset."
     )
     to_time: int | None = option(
         "--to-time", type=Timestamp(), default=None, metavar="TIME", help="To the first record at or after it."
     )
     shift_by: int | None = option(
-        "--shift-by", type=int, default=None, metavar="N", help="So many further; negative: back."
+        "--shift-by",
+        type=WholeNumber(-INT64_MAX, INT64_MAX),
+        default=None,
+        metavar="N",
+        help="So many further; negative: back.",
     )
     execute: bool = option("--execute", is_flag=True, help="Do it, rather than show it.")
     bootstrap: str = bootstrap_option()

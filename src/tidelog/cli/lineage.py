@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import click
-
 from tidelog.base.errors import CorruptLogError, TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.cli.command import (
     UsageError,
+    WholeNumber,
     argument,
     bootstrap_option,
     log_level_option,
@@ -47,7 +46,7 @@ class ShowLineage:
 
     topic: str = argument(metavar="TOPIC")
     partition: tuple[int, ...] = option(
-        "--partition", type=click.IntRange(min=0), multiple=True, metavar="N", help="Only this one. May be repeated."
+        "--partition", type=WholeNumber(), multiple=True, metavar="N", help="Only this one. May be repeated."
     )
     data: tuple[str, ...] = option(
         "--data",

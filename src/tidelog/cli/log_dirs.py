@@ -7,11 +7,10 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import click
-
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.cli.command import (
+    WholeNumber,
     argument,
     bootstrap_option,
     log_level_option,
@@ -41,7 +40,9 @@ class ShowLogDirectories:
         tidelog log directories --broker 1 --topic flights
     """
 
-    broker: tuple[int, ...] = option("--broker", multiple=True, type=int, metavar="ID", help="Only of this one.")
+    broker: tuple[int, ...] = option(
+        "--broker", multiple=True, type=WholeNumber(), metavar="ID", help="Only of this one."
+    )
     topic: tuple[str, ...] = option("--topic", multiple=True, metavar="TOPIC", help="Only logs of this one.")
     bootstrap: str = bootstrap_option()
     timeout: float = timeout_option()
@@ -78,9 +79,9 @@ class MoveLog:
 
     topic: str = argument(metavar="TOPIC")
     partition: tuple[int, ...] = option(
-        "--partition", type=click.IntRange(min=0), multiple=True, metavar="N", help="Only this one. May be repeated."
+        "--partition", type=WholeNumber(), multiple=True, metavar="N", help="Only this one. May be repeated."
     )
-    broker: int = option("--broker", type=int, required=True, metavar="ID", help="Whose replicas.")
+    broker: int = option("--broker", type=WholeNumber(), required=True, metavar="ID", help="Whose replicas.")
     to: str = option("--to", required=True, metavar="DIR", help="One of the log.dirs of that broker.")
     wait: bool = option("--wait", is_flag=True, help="Return when they lie there.")
     bootstrap: str = bootstrap_option()

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import click
-
 from tidelog.base.errors import TidelogError
 from tidelog.base.losses import LossCause, ReplicaFate
 from tidelog.cli.client_settings import client_arguments
 from tidelog.cli.command import (
     UsageError,
+    WholeNumber,
     argument,
     bootstrap_option,
     log_level_option,
@@ -142,7 +141,7 @@ class ExportLoss:
     loss: str = argument(metavar="LOSS")
     broker: int | None = option(
         "--broker",
-        type=click.IntRange(min=0),
+        type=WholeNumber(),
         default=None,
         metavar="N",
         help="Whose records; else of the one that keeps most.",

@@ -84,7 +84,8 @@ def print_sections(found: Sections, output: str, stream: TextIO) -> None:
             facts = section.facts
             rows = rows._replace(rows=({**facts, **row} for row in rows.rows))
         else:
-            stream.write(f"{chr(10) if number else ''}{section.title}\n")
+            title = "\n".join(map(printable, section.title.split("\n")))
+            stream.write(f"{chr(10) if number else ''}{title}\n")
         print_rows(rows, output, stream)
 
 
@@ -101,7 +102,7 @@ def print_rows(found: Rows, output: str, stream: TextIO) -> None:
     rows = iter(found.rows)
     held = list(islice(rows, ROWS_HELD_MAX))
     if not held:
-        stream.write(found.nothing + "\n")
+        stream.write(printable(found.nothing) + "\n")
         return
     present = dict.fromkeys(key for row in held for key in row)
     columns = tuple(column for column in found.columns or present if column in present)
@@ -125,15 +126,15 @@ def cell(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, bytes | bytearray | memoryview):
-        return _printable(bytes(value).decode("utf-8", "backslashreplace"))
+        return printable(bytes(value).decode("utf-8", "backslashreplace"))
     if isinstance(value, list | tuple | set | frozenset):
         return ",".join(cell(item) for item in value)
     if isinstance(value, Mapping):
         return " ".join(f"{key}={cell(item)}" for key, item in value.items())
-    return _printable(str(value))
+    return printable(str(value))
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """On one line, and harmless to a terminal."""
     if text.isprintable():
         return text

@@ -15,6 +15,7 @@ from tidelog.cli.client_settings import client_arguments
 from tidelog.cli.command import (
     KeyValue,
     UsageError,
+    WholeNumber,
     argument,
     bootstrap_option,
     log_level_option,
@@ -95,7 +96,7 @@ class Produce:
         "--key-separator", "-k", default=None, metavar="TEXT", help="What parts a line into key and value."
     )
     partition: int | None = option(
-        "--partition", type=click.IntRange(min=0), default=None, metavar="N", help="Write to this one only."
+        "--partition", type=WholeNumber(), default=None, metavar="N", help="Write to this one only."
     )
     header: tuple[tuple[str, str], ...] = option(
         "--header", type=KeyValue(), multiple=True, metavar="KEY=VALUE", help="A header of every record. Repeatable."

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import click
-
 from tidelog.base.errors import ConfigError
 from tidelog.cli.command import (
     UsageError,
+    WholeNumber,
     bootstrap_option,
     log_level_option,
     open_admin,
@@ -64,7 +63,7 @@ class AddVoter:
         "--config-file", "-c", default=None, metavar="FILE", help="Of the node that is to vote; read on its machine."
     )
     node_id: int | None = option(
-        "--node-id", type=click.IntRange(min=0), default=None, metavar="N", help="The node, if there is no file."
+        "--node-id", type=WholeNumber(), default=None, metavar="N", help="The node, if there is no file."
     )
     directory_id: str | None = option(
         "--directory-id", default=None, metavar="ID", help="Of its metadata log, as its meta.properties says."
@@ -108,7 +107,7 @@ class RemoveVoter:
         tidelog quorum remove-voter --node-id 4
     """
 
-    node_id: int = option("--node-id", type=click.IntRange(min=0), required=True, metavar="N", help="The node.")
+    node_id: int = option("--node-id", type=WholeNumber(), required=True, metavar="N", help="The node.")
     directory_id: str | None = option(
         "--directory-id", default=None, metavar="ID", help="Of its metadata log; else that of the voter with this id."
     )

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import click
-
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.cli.command import (
+    INT64_MAX,
     UsageError,
+    WholeNumber,
     argument,
     bootstrap_option,
     log_level_option,
@@ -115,7 +115,7 @@ class RunReassignment:
     without: tuple[int, ...] | None = without_option()
     replication_factor: int | None = factor_option()
     throttle: int | None = option(
-        "--throttle", type=click.IntRange(min=1), default=None, metavar="BYTES", help="A second, at each broker."
+        "--throttle", type=WholeNumber(1, INT64_MAX), default=None, metavar="BYTES", help="A second, at each broker."
     )
     wait: bool = option("--wait", is_flag=True, help="Return when all have moved.")
     bootstrap: str = bootstrap_option()

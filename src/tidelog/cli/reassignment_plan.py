@@ -11,7 +11,7 @@ import click
 
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import PartitionIndex, TopicPartition
-from tidelog.cli.command import UsageError, option
+from tidelog.cli.command import INT16_MAX, UsageError, WholeNumber, option
 from tidelog.cli.group_offsets import TopicPartitions
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def without_option() -> Any:
 def factor_option() -> Any:
     return option(
         "--replication-factor",
-        type=click.IntRange(min=1),
+        type=WholeNumber(1, INT16_MAX),
         default=None,
         metavar="N",
         help="How many replicas each is to have; else as many as it has.",

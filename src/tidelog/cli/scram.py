@@ -115,7 +115,7 @@ def read_password(user: str, file: str | None) -> str:
         UsageError: there is none, or what was typed twice differs.
     """
     if file is not None or not sys.stdin.isatty():
-        password = read_password_file(file or STDIN)
+        password = read_password_file(STDIN if file is None else file)
     else:
         try:
             password = click.prompt(
@@ -137,4 +137,4 @@ def read_password_file(path: str) -> str:
             return file.readline().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"{path}: it cannot be read: {reason}") from None
+        raise UsageError(f"{path or 'an empty name of a file'}: it cannot be read: {reason}") from None

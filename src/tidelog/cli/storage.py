@@ -10,7 +10,7 @@ import click
 
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId, ClusterId, parse_uuid, uuid_text
-from tidelog.cli.command import KeyValue, UsageError, log_level_option, option, output_option
+from tidelog.cli.command import KeyValue, UsageError, WholeNumber, log_level_option, option, output_option
 from tidelog.cli.node_directories import format_directory, write_first_metadata
 from tidelog.cli.output import Row, Rows
 from tidelog.cli.server import read_properties
@@ -60,7 +60,7 @@ class FormatStorage:
     )
     data: str | None = option("--data", "-d", default=None, metavar="DIR", help="The directory, if there is no file.")
     node_id: int | None = option(
-        "--node-id", type=click.IntRange(min=0), default=None, metavar="N", help="The node, if there is no file."
+        "--node-id", type=WholeNumber(), default=None, metavar="N", help="The node, if there is no file."
     )
     standalone: bool = option("--standalone", "-s", is_flag=True, help="This node alone votes at first.")
     initial_controllers: str | None = option(

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import click
-
 from tidelog.base.errors import Code, refusal
 from tidelog.cli.command import (
+    Duration,
     argument,
     bootstrap_option,
     log_level_option,
@@ -50,7 +49,7 @@ class CreateToken:
     )
     max_lifetime: float | None = option(
         "--max-lifetime",
-        type=click.FloatRange(min=0.001),
+        type=Duration(0.001),
         default=None,
         metavar="SECONDS",
         help="How long it may last at most. By default as long as brokers allow: delegation.token.max.lifetime.ms.",
@@ -108,7 +107,7 @@ class RenewToken:
     token: str = argument(metavar="TOKEN")
     period: float | None = option(
         "--period",
-        type=click.FloatRange(min=0.001),
+        type=Duration(0.001),
         default=None,
         metavar="SECONDS",
         help="For how long from now on. By default as long as brokers allow: delegation.token.expiry.time.ms.",
@@ -139,7 +138,7 @@ class ExpireToken:
     token: str = argument(metavar="TOKEN")
     period: float | None = option(
         "--period",
-        type=click.FloatRange(min=0),
+        type=Duration(),
         default=None,
         metavar="SECONDS",
         help="In how long. At once by default.",

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import click
-
 from tidelog.base.errors import TopicAlreadyExistsError, UnknownTopicError
 from tidelog.cli.command import (
+    INT16_MAX,
     UsageError,
+    WholeNumber,
     argument,
     bootstrap_option,
     config_option,
@@ -50,14 +50,14 @@ class CreateTopic:
     topic: str = argument(metavar="TOPIC")
     partitions: int | None = option(
         "--partitions",
-        type=click.IntRange(min=1),
+        type=WholeNumber(1),
         default=None,
         metavar="N",
         help="How many; else the broker's default.",
     )
     replication_factor: int | None = option(
         "--replication-factor",
-        type=click.IntRange(min=1),
+        type=WholeNumber(1, INT16_MAX),
         default=None,
         metavar="N",
         help="Replicas of each partition.",
@@ -230,7 +230,7 @@ class AlterTopic:
 
     topic: str = argument(metavar="TOPIC")
     partitions: int | None = option(
-        "--partitions", type=click.IntRange(min=1), default=None, metavar="N", help="How many it is to have in all."
+        "--partitions", type=WholeNumber(1), default=None, metavar="N", help="How many it is to have in all."
     )
     config: tuple[tuple[str, str], ...] = config_option("A setting to make, by Kafka's key. May be repeated.")
     delete_config: tuple[str, ...] = option(

@@ -11,7 +11,10 @@ import click
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.cli.command import (
+    INT64_MAX,
+    Duration,
     UsageError,
+    WholeNumber,
     argument,
     bootstrap_option,
     log_level_option,
@@ -52,11 +55,15 @@ class ListTransactions:
         help="Only those in it. May be repeated.",
     )
     producer_id: tuple[int, ...] = option(
-        "--producer-id", multiple=True, type=int, metavar="ID", help="Only of this producer. May be repeated."
+        "--producer-id",
+        multiple=True,
+        type=WholeNumber(0, INT64_MAX),
+        metavar="ID",
+        help="Only of this producer. May be repeated.",
     )
     open_for: float | None = option(
         "--open-for",
-        type=click.FloatRange(min=0),
+        type=Duration(),
         default=None,
         metavar="SECONDS",
         help="Only those with a transaction that has been open for longer.",
@@ -129,7 +136,7 @@ class DescribeProducers:
 
     topic: str = argument(metavar="TOPIC")
     partition: tuple[int, ...] = option(
-        "--partition", type=click.IntRange(min=0), multiple=True, metavar="N", help="Only this one. May be repeated."
+        "--partition", type=WholeNumber(), multiple=True, metavar="N", help="Only this one. May be repeated."
     )
     bootstrap: str = bootstrap_option()
     timeout: float = timeout_option()
@@ -159,14 +166,14 @@ class FindHanging:
     topic: tuple[str, ...] = option("--topic", multiple=True, metavar="TOPIC", help="Only of this one.")
     partition: tuple[int, ...] = option(
         "--partition",
-        type=click.IntRange(min=0),
+        type=WholeNumber(),
         multiple=True,
         metavar="N",
         help="Only this one of the topic. May be repeated.",
     )
     idle_for: float = option(
         "--idle-for",
-        type=click.FloatRange(min=0),
+        type=Duration(),
         default=IDLE_MINUTES_MIN,
         metavar="MINUTES",
         help="Only where the last record is older; no less than the largest transaction.timeout.ms is safe.",
@@ -198,12 +205,16 @@ class AbortTransaction:
     """
 
     topic: str = argument(metavar="TOPIC")
-    partition: int = option("--partition", type=click.IntRange(min=0), required=True, metavar="N", help="On this one.")
+    partition: int = option("--partition", type=WholeNumber(), required=True, metavar="N", help="On this one.")
     start_offset: int | None = option(
-        "--start-offset", type=click.IntRange(min=0), default=None, metavar="N", help="Where the transaction begins."
+        "--start-offset",
+        type=WholeNumber(0, INT64_MAX),
+        default=None,
+        metavar="N",
+        help="Where the transaction begins.",
     )
     producer_id: int | None = option(
-        "--producer-id", type=click.IntRange(min=0), default=None, metavar="ID", help="Or: whose it is."
+        "--producer-id", type=WholeNumber(0, INT64_MAX), default=None, metavar="ID", help="Or: whose it is."
     )
     force: bool = option(
         "--force", is_flag=True, help="Even if a coordinator holds it open: then it is aborted here alone, not whole."

@@ -10,6 +10,7 @@ import click
 from tidelog.base.errors import Code, KafkaError
 from tidelog.cli.command import (
     UsageError,
+    WholeNumber,
     argument,
     bootstrap_option,
     log_level_option,
@@ -36,7 +37,7 @@ def _mechanism_option(help_text: str) -> Any:
 def _iterations_option() -> Any:
     return option(
         "--iterations",
-        type=click.IntRange(4_096, 16_384),
+        type=WholeNumber(4_096, 16_384),
         default=4_096,
         metavar="N",
         help="How often the password is hashed, 4096 to 16384: whoever connects does it each time.",

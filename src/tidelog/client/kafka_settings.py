@@ -21,6 +21,13 @@ def _boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("a whole number is expected") from None
+
+
 def _acks(text: str) -> int | str:
     if text not in {"all", "-1", "0", "1"}:
         raise ValueError("all, 1 or 0 is expected")
@@ -31,37 +38,37 @@ _Parse = Callable[[str], object]
 SHARED: dict[str, _Parse] = {
     "bootstrap.servers": str,
     "client.id": str,
-    "default.api.timeout.ms": int,
-    "metadata.max.age.ms": int,
-    "reconnect.backoff.max.ms": int,
-    "reconnect.backoff.ms": int,
-    "request.timeout.ms": int,
-    "retry.backoff.max.ms": int,
-    "retry.backoff.ms": int,
-    "socket.connection.setup.timeout.ms": int,
+    "default.api.timeout.ms": _whole,
+    "metadata.max.age.ms": _whole,
+    "reconnect.backoff.max.ms": _whole,
+    "reconnect.backoff.ms": _whole,
+    "request.timeout.ms": _whole,
+    "retry.backoff.max.ms": _whole,
+    "retry.backoff.ms": _whole,
+    "socket.connection.setup.timeout.ms": _whole,
 }
 CONSUMER: dict[str, _Parse] = {
     "allow.auto.create.topics": _boolean,
     "check.crcs": _boolean,
     "client.rack": str,
-    "fetch.max.bytes": int,
-    "fetch.max.wait.ms": int,
-    "fetch.min.bytes": int,
+    "fetch.max.bytes": _whole,
+    "fetch.max.wait.ms": _whole,
+    "fetch.min.bytes": _whole,
     "isolation.level": str,
-    "max.partition.fetch.bytes": int,
+    "max.partition.fetch.bytes": _whole,
 }
 PRODUCER: dict[str, _Parse] = {
     "acks": _acks,
-    "batch.size": int,
-    "buffer.memory": int,
+    "batch.size": _whole,
+    "buffer.memory": _whole,
     "compression.type": str,
-    "delivery.timeout.ms": int,
+    "delivery.timeout.ms": _whole,
     "enable.idempotence": _boolean,
-    "linger.ms": int,
-    "max.block.ms": int,
-    "max.in.flight.requests.per.connection": int,
-    "max.request.size": int,
-    "transaction.timeout.ms": int,
+    "linger.ms": _whole,
+    "max.block.ms": _whole,
+    "max.in.flight.requests.per.connection": _whole,
+    "max.request.size": _whole,
+    "transaction.timeout.ms": _whole,
 }
 
 NO_GROUP = "there is no consumer group"

@@ -439,9 +439,11 @@ def handshake_error(where: str, error: ssl.SSLError, certificates: Certificates 
         return SslAuthenticationError(f"{where}: {_why_unverified(where, error, certificates)}")
     reason = error.reason or str(error)
     if reason in _NO_TLS:
+        is_node = certificates is not None and certificates.of_listener is not None
+        setting = "listener.security.protocol.map" if is_node else "security_protocol"
         return SslAuthenticationError(
             f"{where} does not speak TLS: it answers the TLS handshake with something else."
-            f" If its listener is PLAINTEXT or SASL_PLAINTEXT, set security_protocol to that"
+            f" If its listener is PLAINTEXT or SASL_PLAINTEXT, set {setting} to that"
         )
     alert = reason.replace("_", " ").lower()
     keystore = (certificates or Certificates()).spelled("ssl_keystore_location")

@@ -54,6 +54,9 @@ class ConsistencyStore(Protocol):
         ...
 
 
+OF_NODES = "listener.security.protocol.map"
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
     """How to connect; times in ms."""
@@ -63,6 +66,8 @@ class ConnectionSettings:
     response_size_bytes_max: int = RESPONSE_SIZE_BYTES_MAX
     consistency: ConsistencyStore | None = None
     security: ConnectionSecurity | None = None
+    protocol_setting: str = "security_protocol"
+    """For errors: what says what these connections speak. With nodes it is OF_NODES."""
 
 
 @dataclass(slots=True)
@@ -233,7 +238,7 @@ class Connection:
         if self._settings.security is not None and self._settings.security.sasl is not None:
             wanted = "'SASL_SSL'"
         return SslAuthenticationError(
-            f"{self.address} speaks TLS, and this client does not: set security_protocol={wanted}"
+            f"{self.address} speaks TLS, and this client does not: set {self._settings.protocol_setting}={wanted}"
         )
 
     def _on_frame(self, frame: memoryview) -> None:

@@ -79,7 +79,7 @@ async def check_no_sasl(network: Network, address: Address, settings: Connection
         is_tls = settings.security is not None and settings.security.tls is not None
         raise SaslAuthenticationError(
             f"{address} asks who this client is, by SASL, and closes the connection because it does not say so: set"
-            f" security_protocol={'SASL_SSL' if is_tls else 'SASL_PLAINTEXT'!r}, and sasl_mechanism to one of"
+            f" {settings.protocol_setting}={'SASL_SSL' if is_tls else 'SASL_PLAINTEXT'!r}, and sasl_mechanism to one of"
             f" {', '.join(offered.mechanisms)}"
         )
 

@@ -94,7 +94,7 @@ async def _check_tls(network: Network, address: Address, settings: ConnectionSet
         is_sasl = settings.security is not None and settings.security.sasl is not None
         raise SslAuthenticationError(
             f"{address} speaks no TLS, and this client does: set"
-            f" security_protocol={'SASL_PLAINTEXT' if is_sasl else 'PLAINTEXT'!r},"
+            f" {settings.protocol_setting}={'SASL_PLAINTEXT' if is_sasl else 'PLAINTEXT'!r},"
             " or connect to the port of a listener with TLS"
         )
 
@@ -193,7 +193,7 @@ class SaslConnection(Connection):
     def _no_sasl(self) -> SaslAuthenticationError:
         protocol = "PLAINTEXT" if self._security.tls is None else "SSL"
         return SaslAuthenticationError(
-            f"{self.address}: the listener does not ask for SASL: set security_protocol={protocol!r},"
+            f"{self.address}: the listener does not ask for SASL: set {self._settings.protocol_setting}={protocol!r},"
             " or connect to the port of a listener that does"
         )
 

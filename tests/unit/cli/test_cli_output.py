@@ -49,6 +49,13 @@ def test_no_rows_are_said_in_a_table_and_nothing_in_json() -> None:
     assert printed(Rows([], nothing="no topics"), "json") == ""
 
 
+def test_what_is_said_of_no_rows_is_harmless_to_a_terminal() -> None:
+    assert printed(Rows([], nothing="\x1b[31m has none"), "table") == "\\x1b[31m has none\n"
+    stream = io.StringIO()
+    print_sections(Sections([Section("of \x1b[31m\nand more", {}, Rows([]))]), "table", stream)
+    assert stream.getvalue() == "of \\x1b[31m\nand more\n(none)\n"
+
+
 def test_columns_choose_and_order_what_a_table_shows() -> None:
     assert printed(Rows(ROWS, columns=("partition", "topic")), "table").splitlines()[0] == "PARTITION  TOPIC"
 

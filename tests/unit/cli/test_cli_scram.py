@@ -97,3 +97,9 @@ def test_an_empty_password_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     with pytest.raises(UsageError, match="the password is empty"):
         read_password("alice", "-")
+
+
+def test_an_empty_name_of_a_file_is_not_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("of somebody else"))
+    with pytest.raises(UsageError, match="an empty name of a file: it cannot be read"):
+        read_password("alice", "")

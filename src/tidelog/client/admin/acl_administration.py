@@ -69,7 +69,8 @@ class AclAdministration:
             request = CreateAclsRequest(creations=[rows[one] for one in left])
             response = await self._request(await self._controller(), request, CreateAclsResponse)
             for one, row in zip(left, response.results, strict=True):
-                errors[one] = refused(row.error_code, f"access rule {one}", row.error_message)
+                rule = f"{one.permission} {one.principal} {one.operation} {one.resource_type} {one.resource_name!r}"
+                errors[one] = refused(row.error_code, f"access rule: {rule}", row.error_message)
             raise_first(error for error in errors.values() if error is not None and error.retriable)
 
         if rows:

@@ -20,7 +20,7 @@ from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch, Offset
 from tidelog.base.ports import Network, Rng
 from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
-from tidelog.net.connection import Connection, ConnectionSettings
+from tidelog.net.connection import OF_NODES, Connection, ConnectionSettings
 from tidelog.net.pool import CONTROL_REQUESTS, ConnectionPool
 from tidelog.net.security import ConnectionSecurity
 from tidelog.server.quorum.forwarded_attempts import Attempt
@@ -148,7 +148,11 @@ class ControllerChannel:
         self._network = network
         self._token = LastToken(cluster_id)
         self._settings = ConnectionSettings(
-            f"broker-{node_id}", CONNECT_TIMEOUT_MS, consistency=self._token, security=security
+            f"broker-{node_id}",
+            CONNECT_TIMEOUT_MS,
+            consistency=self._token,
+            security=security,
+            protocol_setting=OF_NODES,
         )
         self._backoff = Backoff(RETRY_BACKOFF_MS, RETRY_BACKOFF_MS_MAX, rng)
         self._pools: dict[Address, ConnectionPool] = {}  # of the leader alone, and none before it was asked

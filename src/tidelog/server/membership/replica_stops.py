@@ -24,7 +24,7 @@ from tidelog.controller import LostReplica
 from tidelog.metadata.image import BrokerImage, MetadataView, RegisteredEndpoint
 from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
-from tidelog.net.connection import ConnectionSettings
+from tidelog.net.connection import OF_NODES, ConnectionSettings
 from tidelog.net.pool import ConnectionPool
 from tidelog.net.security import ConnectionSecurity
 from tidelog.server.quorum.controller import ControllerListener
@@ -94,7 +94,12 @@ class ReplicaStops(ControllerListener):
         self._backoff = Backoff(BACKOFF_MS, BACKOFF_MS_MAX, rng)
         self._pool = ConnectionPool(
             network,
-            ConnectionSettings(f"controller-{node_id}-stops", connect_timeout_ms=TIMEOUT_MS, security=security),
+            ConnectionSettings(
+                f"controller-{node_id}-stops",
+                connect_timeout_ms=TIMEOUT_MS,
+                security=security,
+                protocol_setting=OF_NODES,
+            ),
             self._backoff,
             is_node=True,
         )

@@ -18,7 +18,7 @@ from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch
 from tidelog.base.ports import Network, Rng
 from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
-from tidelog.net.connection import Connection, ConnectionSettings
+from tidelog.net.connection import OF_NODES, Connection, ConnectionSettings
 from tidelog.net.pool import CONTROL_REQUESTS, ConnectionPool
 from tidelog.net.security import ConnectionSecurity
 from tidelog.quorum.values import Answer, EpochEnded, QuorumFetch, QuorumRequest, QuorumSettings, VoterSet
@@ -83,7 +83,12 @@ class QuorumPeers:
         self._addresses: dict[BrokerId, Address] = {}
         self._pool = ConnectionPool(
             network,
-            ConnectionSettings(f"node-{node_id}", connect_timeout_ms=settings.request_timeout_ms, security=security),
+            ConnectionSettings(
+                f"node-{node_id}",
+                connect_timeout_ms=settings.request_timeout_ms,
+                security=security,
+                protocol_setting=OF_NODES,
+            ),
             Backoff(max(settings.retry_backoff_ms, 1), CONNECT_BACKOFF_MS_MAX, rng),
             is_node=True,
         )

@@ -21,7 +21,7 @@ from tidelog.metadata.configs.cluster import LOSSES_KEPT_BYTES
 from tidelog.metadata.features import replica_fetch_version
 from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
-from tidelog.net.connection import ConnectionSettings
+from tidelog.net.connection import OF_NODES, ConnectionSettings
 from tidelog.net.pool import ConnectionPool
 from tidelog.net.security import ConnectionSecurity
 from tidelog.records.lineage import EpochEntry
@@ -128,7 +128,7 @@ class Replication:
         self.follower_throttle = Throttle(clock.now_ms, self.due_at)
         self.peers = ConnectionPool(
             network,
-            ConnectionSettings(client_id=f"broker-{broker_id}-replicas", security=security),
+            ConnectionSettings(client_id=f"broker-{broker_id}-replicas", security=security, protocol_setting=OF_NODES),
             Backoff(CONNECT_BACKOFF_FIRST_MS, CONNECT_BACKOFF_LONGEST_MS, rng),
             is_node=True,
         )
