@@ -50,6 +50,28 @@ def test_each_node_that_ends_is_told_of_and_the_last_one_ends_it_all(tmp_path: P
     assert told == [(node_id, f"node {node_id} (pid {pids[node_id]}) was killed by SIGKILL") for node_id in (2, 1)]
 
 
+def test_a_node_that_cannot_start_says_so_itself(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def start() -> None:
+        with Supervision() as supervision:
+            supervision.start(7, [str(tmp_path / "gone.properties")])
+            supervision.wait_until_ready()
+
+    with pytest.raises(NodeEndedError, match=r"^node 7: /.*gone.properties: No such file .* can be read$") as raised:
+        start()
+    assert raised.value.status == 2
+    assert capfd.readouterr().err == "", "its parent says it"
+
+
+def test_a_stop_that_is_said_twice_at_once_is_one(tmp_path: Path) -> None:
+    with Supervision() as supervision:
+        supervision.start(1, [settings_of(tmp_path, 1), "--log-level", "warning"])
+        assert supervision.wait_until_ready()
+        signal.raise_signal(signal.SIGTERM)
+        supervision.wait_until_told(lambda _node, _error: None)
+        signal.raise_signal(signal.SIGTERM)
+    assert supervision.nodes[0].process.returncode == 0
+
+
 def test_what_ended_before_is_no_failure_of_the_stop(tmp_path: Path) -> None:
     told: list[int] = []
 

@@ -219,7 +219,12 @@ class LocalCluster:
         if port:
             return [port + index for index in range(self.nodes)], between, controllers
         before = [of.get(PLAINTEXT, of.get(CLIENTS)) for of in kept]
-        return free_ports(host, before, avoid={*taken, *between}), between, controllers
+        try:
+            return free_ports(host, before, avoid={*taken, *between}), between, controllers
+        except OSError as error:
+            from tidelog.io.acceptor import bind_reason
+
+            raise UsageError(f"--host {host}: nodes cannot listen there: {bind_reason(error)}") from None
 
     def _write_properties(self, node_id: int, pairs: Mapping[str, str]) -> None:
         comment = (
@@ -256,8 +261,8 @@ class LocalCluster:
             if ran:
                 path = self.directory(node_id)
                 raise ConfigError(
-                    f"{path} is empty or missing, though node {ran[0]} has run: was it moved, or a disk not mounted? "
-                    "Put it back; or, if it is lost, let the node begin anew: "
+                    f"{path} is missing, or has no meta.properties, though node {ran[0]} has run: was it moved, or a "
+                    "disk not mounted? Put it back; or, if it is lost, let the node begin anew: "
                     f"tidelog storage format --cluster-id {cluster_id} --node-id {node_id} --data {path} --lost"
                 )
             cluster_id = cluster_id or ClusterId(uuid_text(uuid4()))

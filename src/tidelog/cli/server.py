@@ -6,10 +6,11 @@ import gc
 import os
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 
-from tidelog.base.errors import ConfigError
-from tidelog.cli.command import argument, config_option, log_format_option, log_level_option, option
+from tidelog.base.errors import ConfigError, TidelogError
+from tidelog.cli.command import argument, config_option, log_format_option, log_level_option, option, status_of
 from tidelog.cli.properties import parse_properties
 
 PR_SET_PDEATHSIG = 1
@@ -44,17 +45,12 @@ class Server:
     def run(self) -> int:
         if self.parent_fd is not None:
             stop_with_parent()
-        properties = read_properties(self.file) | dict(self.config)
-        if self.log_format is not None:
-            properties["logging.format"] = self.log_format
-        gc.disable()  # modules stay: to look for garbage among them would be a twentieth of a start
-        from tidelog.server.main import run  # after the flags and the file are known to be right
-
-        gc.enable()
+        is_ready = False
 
         def on_ready(port: int, address: str) -> None:
+            nonlocal is_ready
+            is_ready = True
             if self.ready_fd is None:
-                node_id = properties.get("node.id") or properties["broker.id"]
                 # In one write: whoever reads the first line only may be gone by the second.
                 sys.stdout.write(f"node id={node_id} pid={os.getpid()} port={port}\nready bootstrap={address}\n")
                 sys.stdout.flush()
@@ -62,7 +58,24 @@ class Server:
             os.write(self.ready_fd, f"port={port}\n".encode())
             os.close(self.ready_fd)
 
-        return run(properties, log_level=self.log_level, on_ready=on_ready, parent_fd=self.parent_fd)
+        try:
+            properties = read_properties(self.file) | dict(self.config)
+            if self.log_format is not None:
+                properties["logging.format"] = self.log_format
+            gc.disable()  # modules stay: to look for garbage among them would be a twentieth of a start
+            from tidelog.server.main import run  # after the flags and the file are known to be right
+
+            gc.enable()
+
+            node_id = properties.get("node.id") or properties.get("broker.id")
+            return run(properties, log_level=self.log_level, on_ready=on_ready, parent_fd=self.parent_fd)
+        except (TidelogError, OSError) as error:
+            if self.ready_fd is None or is_ready or self.log_level == "debug":
+                raise
+            # Whoever started several nodes says which of them it was.
+            with suppress(OSError):
+                os.write(self.ready_fd, f"error={' '.join(str(error).splitlines())}\n".encode())
+            return status_of(error)
 
 
 def read_properties(path: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 ```
         up ──┬─ signals ──────────── wakeup pipe ──┐
-             ├─ node 1 ── ready pipe: "port=…\n" ──┤── one selector, no polling
+             ├─ node 1 ── ready pipe: "port=…\n" ──┤── one selector, no polling ("error=…\n" if it cannot start)
              └─ node 2 ── ready pipe ──────────────┘
    each node holds the read end of a pipe whose write end only `up` has: when it ends, so do they
 ```
@@ -23,6 +23,8 @@ from tidelog.base.errors import TidelogError
 
 STOP_SECONDS_MAX = 30.0
 """How long a node may take to stop cleanly before it is killed."""
+REPEATED_SECONDS = 1.0
+"""A second stop signal kills, unless it comes so soon: `timeout` sends one to the process and one to its group."""
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -44,6 +46,7 @@ class NodeChild:
         self.ready_fd: int | None = ready_fd
         self.lifeline_fd = lifeline_fd
         self.port: int | None = None
+        self._error = ""
         self._said = b""
 
     @property
@@ -51,7 +54,7 @@ class NodeChild:
         return self.process.pid
 
     def read_port(self) -> None:
-        """Take in what the node wrote to its ready pipe: `port=PORT` and the end."""
+        """Take in what the node wrote to its ready pipe: `port=PORT`, or `error=WHY`, and the end."""
         assert self.ready_fd is not None
         piece = os.read(self.ready_fd, 4_096)
         self._said += piece
@@ -61,6 +64,8 @@ class NodeChild:
             key, _, value = self._said.strip().partition(b"=")
             if key == b"port":
                 self.port = int(value)
+            elif key == b"error":
+                self._error = value.decode(errors="replace")
 
     @property
     def stopped_cleanly(self) -> bool:
@@ -73,12 +78,16 @@ class NodeChild:
         status = self.process.poll()
         if status is None:
             return None
-        if status < 0:
-            how = f"was killed by {signal.Signals(-status).name}"
-        else:
-            how = f"ended with status {status}; its own lines above say why" if status else "ended"
+        while self.ready_fd is not None:
+            self.read_port()
+        if self._error:
+            return NodeEndedError(f"node {self.node_id}: {self._error}", status)
         when = "" if self.port is not None else " before it was ready"
-        return NodeEndedError(f"node {self.node_id} (pid {self.pid}) {how}{when}", status)
+        if status < 0:
+            how = f"was killed by {signal.Signals(-status).name}{when}"
+        else:
+            how = f"ended with status {status}{when}; its own lines above say why" if status else f"ended{when}"
+        return NodeEndedError(f"node {self.node_id} (pid {self.pid}) {how}", status)
 
 
 class Supervision:
@@ -204,8 +213,11 @@ class Supervision:
         for node in stopped:
             node.process.terminate()
         self.told_to_stop = False
-        deadline = time.monotonic() + STOP_SECONDS_MAX
+        began = time.monotonic()
+        deadline = began + STOP_SECONDS_MAX
         while any(node.process.poll() is None for node in stopped):
+            if time.monotonic() < began + REPEATED_SECONDS:
+                self.told_to_stop = False
             if self.told_to_stop or time.monotonic() >= deadline:
                 for node in stopped:
                     node.process.kill()

@@ -6,12 +6,11 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import click
-
 from tidelog.cli.command import (
     FAILED,
     USAGE,
     UsageError,
+    WholeNumber,
     complain,
     config_option,
     log_format_option,
@@ -67,7 +66,7 @@ class Up:
     nodes: int | None = option(
         "--nodes",
         "-n",
-        type=click.IntRange(min=1),
+        type=WholeNumber(1),
         default=None,
         metavar="N",
         help="How many nodes; else as many as DATA holds, or one.",
@@ -97,7 +96,7 @@ class Up:
     config: tuple[tuple[str, str], ...] = config_option("A setting for every node, by Kafka's key. May be repeated.")
     disks: int | None = option(
         "--disks",
-        type=click.IntRange(min=0),
+        type=WholeNumber(),
         default=None,
         metavar="N",
         help="How many log directories each node has beside that of its metadata log, which outlives them; "
@@ -105,7 +104,7 @@ class Up:
     )
     racks: int | None = option(
         "--racks",
-        type=click.IntRange(min=1),
+        type=WholeNumber(1),
         default=None,
         metavar="N",
         help="Say that the nodes stand in N racks, r1 to rN in turns.",
@@ -152,6 +151,8 @@ class Up:
                 "everything: give --secure, so that clients log in over TLS; or, if everybody in that network may, "
                 "--insecure"
             )
+        if not self.data:
+            raise UsageError("--data is empty: name a directory for the nodes' files, such as tidelog-data")
         cluster = LocalCluster(self.data, self.nodes, self.disks)
         self._check_settings({*OWN_KEYS, METADATA_DIRECTORY} if cluster.nodes > 1 or cluster.disks else OWN_KEYS)
         self._check_ports(cluster.nodes)

@@ -21,7 +21,18 @@ ACCEPTS_PER_TURN = 100
 """A storm of connections must not keep those that are there from being served."""
 HOLD_OFF_SECONDS = 0.5
 
+_ADVICE = {
+    errno.EADDRINUSE: "; give it another port, or stop what uses it",
+    errno.EADDRNOTAVAIL: "; name an address of this machine",
+    errno.EACCES: "; give it a port from 1024 on",
+}
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+def bind_reason(error: OSError) -> str:
+    """Why nobody can listen there, and what to do."""
+    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+    return f"{reason}{_ADVICE.get(error.errno or 0, '')}"
 
 
 class Acceptor:
@@ -82,7 +93,7 @@ class Acceptor:
                 listening.bind(address)
         except OSError as error:
             self.close()
-            raise NetworkError(error.strerror or str(error)) from error
+            raise NetworkError(bind_reason(error)) from error
         if not self._sockets:
             raise NetworkError("this machine has none of the host's kinds of address")
 

@@ -190,7 +190,7 @@ def test_a_directory_that_has_gone_is_not_made_up_for(tmp_path: Path) -> None:
     (tmp_path / "node-2" / "meta.properties").unlink()
     with pytest.raises(ConfigError) as raised:
         up_with(tmp_path).write_files()
-    assert "node-2 is empty or missing, though node 1 has run" in str(raised.value)
+    assert "node-2 is missing, or has no meta.properties, though node 1 has run" in str(raised.value)
     assert f"tidelog storage format --cluster-id {owner.cluster_id} --node-id 2" in str(raised.value)
 
 

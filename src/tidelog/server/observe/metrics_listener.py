@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import DiskError, NetworkError
 from tidelog.base.ports import Executor
+from tidelog.io.acceptor import bind_reason
 from tidelog.server.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -73,10 +74,7 @@ class MetricsListener:
                 self._on_connected, host or None, port, limit=HEAD_SIZE_BYTES_MAX, backlog=CONNECTIONS_MAX
             )
         except OSError as error:
-            raise NetworkError(
-                f"metrics.listener: cannot listen on {host}:{port}: {error.strerror or error}; "
-                "give it another port, or stop what uses it"
-            ) from error
+            raise NetworkError(f"metrics.listener: cannot listen on {host}:{port}: {bind_reason(error)}") from error
         bound = self._server.sockets[0].getsockname()[1]
         logger.info("metrics and readiness are served on http://%s:%s", host or "127.0.0.1", bound)
 

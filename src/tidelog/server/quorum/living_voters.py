@@ -52,6 +52,8 @@ def voters_heard(quorum: MetadataQuorum, now_ms: int) -> str:
     ids, living = known_voters(quorum), living_voters(quorum, now_ms)
     if ids is None:
         return "no server of controller.quorum.bootstrap.servers has said yet who votes"
+    if living is None and quorum.leader_id is None:
+        return "this node knows of no leader of the metadata quorum yet"
     if living is None:
         return f"node {quorum.leader_id} leads the metadata quorum, and does not answer this node"
     silent = [

@@ -185,8 +185,7 @@ class Listeners:
             )
         except NetworkError as error:
             raise NetworkError(
-                f"listener {listener.name}: cannot listen on {listener.host}:{listener.port}: "
-                f"{error}; give it another port, or stop what uses it"
+                f"listener {listener.name}: cannot listen on {listener.host}:{listener.port}: {error}"
             ) from error
         if role == BROKER:
             self._connections.hold_up(acceptor)
