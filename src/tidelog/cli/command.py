@@ -81,13 +81,13 @@ def bootstrap_option() -> Any:
     )
 
 
-def timeout_option() -> Any:
+def timeout_option(help_text: str = "How long to look for a broker, or wait for an answer.") -> Any:
     return option(
         "--timeout",
         type=Duration(0.001, TIMEOUT_SECONDS_MAX),
         default=10.0,
         metavar="SECONDS",
-        help="How long to look for a broker, or wait for an answer.",
+        help=help_text,
     )
 
 
@@ -218,7 +218,7 @@ def status_of(error: Exception) -> int:
 
 def complain(message: str) -> None:
     """One line on stderr that says what was wrong, where, and what to do."""
-    print("error: " + printable(" ".join(message.split("\n"))), file=sys.stderr, flush=True)
+    print("error: " + printable(" ".join(line.strip() for line in message.split("\n"))), file=sys.stderr, flush=True)
 
 
 def open_admin(bootstrap: str, timeout: float, log_level: str) -> Admin:

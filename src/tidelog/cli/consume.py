@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidelog.base.errors import OffsetOutOfRangeError, TidelogError
-from tidelog.base.ids import PartitionIndex, TopicPartition
+from tidelog.base.errors import OffsetOutOfRangeError, TidelogError, TimedOutError
+from tidelog.base.ids import Offset, PartitionIndex, TopicPartition
 from tidelog.cli.client_settings import client_arguments
 from tidelog.cli.command import (
     INT64_MAX,
@@ -120,9 +121,21 @@ class Consume:
             self._seek(consumer, partitions)
             ends = self._ends(consumer, partitions) if self.no_follow else {}
             left = self.count
+            before: list[Offset] = []
+            since = time.monotonic()
             while left is None or left > 0:
-                if self.no_follow and all(consumer.position(key).offset >= ends[key] for key in partitions):
+                positions = [consumer.position(key).offset for key in partitions]
+                behind = [pair for pair in zip(partitions, positions, strict=True) if pair[1] < ends.get(pair[0], 0)]
+                if self.no_follow and not behind:
                     return
+                if positions != before:
+                    before, since = positions, time.monotonic()
+                elif behind and time.monotonic() - since > self.timeout:
+                    partition, position = behind[0]
+                    raise TimedOutError(
+                        f"{partition}: read up to offset {position} of {ends[partition]}, and nothing came for "
+                        f"{self.timeout:g} s: does its leader serve? See `tidelog topics describe {self.topic}`"
+                    )
                 records = consumer.poll(POLL_MS, min(RECORDS_PER_POLL_MAX, left or RECORDS_PER_POLL_MAX))
                 rows = [
                     row_of(found)

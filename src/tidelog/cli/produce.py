@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
+from click.core import ParameterSource
 
 from tidelog.base.errors import TidelogError
 from tidelog.cli.client_settings import client_arguments
@@ -111,7 +112,9 @@ class Produce:
         help="Of batches.",
     )
     bootstrap: str = bootstrap_option()
-    timeout: float = timeout_option()
+    timeout: float = timeout_option(
+        "How long to look for a broker; if given, also for a record to be acknowledged, which else is 120."
+    )
     output: str = output_option()
     log_level: str = log_level_option()
 
@@ -121,9 +124,12 @@ class Produce:
 
         tally = Tally()
         headers = [(key, value.encode()) for key, value in self.header]
+        context = click.get_current_context(silent=True)
+        is_said = context is not None and context.get_parameter_source("timeout") is ParameterSource.COMMANDLINE
         options = client_arguments(
             self.bootstrap,
             "producer",
+            **dict.fromkeys(("delivery_timeout_ms", "request_timeout_ms") if is_said else (), timeout_ms(self.timeout)),
             acks=self.acks,
             compression_type=self.compression,
             max_block_ms=timeout_ms(self.timeout),

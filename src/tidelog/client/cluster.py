@@ -531,8 +531,12 @@ class Cluster:
         except TimeoutError as error:
             if isinstance(error, TidelogError):
                 raise
-            reason = last or self.last_error or "no answer came"
+            reason = last or self.last_error or self._silence()
             raise TimedOutError(f"{what}: not done within {limit_ms} ms; last: {reason}") from None
+
+    def _silence(self) -> str:
+        silent = sorted({str(one.address) for one in self.pool.open_connections() if one.in_flight})
+        return f"no answer came from {', '.join(silent)}" if silent else "no answer came"
 
     async def close(self) -> None:
         """Close all connections."""
