@@ -59,6 +59,8 @@ def test_a_release_is_gone_to_and_back(node: NodeProcess) -> None:
     oldest = levels("downgrade", "--release-version", "3.9", "--unsafe")
     assert {name: level for name, level in oldest.items() if level} == {"metadata.version": 21, kraft: 1}
     assert levels("upgrade", "--release-version", "4.3", "--dry-run") == oldest
+    planned = tidelog(node, "features", "upgrade", "--feature", "metadata.version=30", "--dry-run", "-o", "json")
+    assert rows(planned) == [{"feature": "metadata.version", "from": 21, "to": 30, "done": False}]
     assert levels("upgrade", "--release-version", "4.3") == newest
 
 

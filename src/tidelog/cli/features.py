@@ -106,9 +106,12 @@ def _update(command: UpgradeFeatures | DowngradeFeatures, upgrade_type: UpgradeT
     updates = _updates(_levels(command, is_upgrade=upgrade_type == "upgrade"), upgrade_type)
     with open_admin(command.bootstrap, command.timeout, command.log_level) as admin:
         admin.update_features(updates, validate_only=command.dry_run)
-        if command.dry_run:
-            return Rows([{"feature": name, "level": each.level, "done": False} for name, each in updates.items()])
         found = admin.describe_features()
+    if command.dry_run:
+        before = {name: found[name].level if name in found else None for name in updates}
+        return Rows(
+            [{"feature": name, "from": before[name], "to": one.level, "done": False} for name, one in updates.items()]
+        )
     return Rows([_row(found[name]) for name in updates if name in found], nothing="done")
 
 
