@@ -88,7 +88,7 @@ def test_a_group_is_watched_reset_and_deleted(shared_node: NodeProcess) -> None:
     assert group not in {row["group"] for row in rows(tidelog(shared_node, "groups", "list", "-o", "json"))}
     assert group in tidelog(shared_node, "groups", "delete", group, status=1)
     assert tidelog(shared_node, "groups", "delete", group, "--if-exists") == "none was there\n"
-    assert group in tidelog(shared_node, "groups", "describe", group, status=1)
+    assert f"there is no group '{group}'" in tidelog(shared_node, "groups", "describe", group, status=1)
 
 
 def test_where_to_reset_to_is_said_once_and_within_the_log(shared_node: NodeProcess) -> None:

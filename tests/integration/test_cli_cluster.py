@@ -21,7 +21,8 @@ def test_partitions_are_filtered_by_their_state(shared_node: NodeProcess) -> Non
     at_min = rows(tidelog(shared_node, "topics", "describe", topic, "--at-min-isr", "-o", "json"))
     assert [row["partition"] for row in at_min] == [0, 1]
     others = ("--under-min-isr", "--under-replicated", "--offline")
-    assert tidelog(shared_node, "topics", "describe", topic, *others) == "no such partition\n"
+    said = tidelog(shared_node, "topics", "describe", topic, *others)
+    assert said == "no partition is under-replicated or offline or under its min.insync.replicas\n"
 
 
 def test_the_lineage_of_a_log_shows_each_start_of_its_leader(node: NodeProcess) -> None:
@@ -75,7 +76,7 @@ def test_a_cluster_is_watched_through_the_end_of_a_node(cluster: Cluster) -> Non
     assert [(row["node"], row["role"]) for row in replication] == [
         (node_id, "leader" if node_id == quorum["leader"] else "voter") for node_id in (1, 2, 3)
     ]
-    assert tidelog(cluster, "topics", "describe", topic, "--under-replicated", "--offline") == "no such partition\n"
+    assert tidelog(cluster, "topics", "describe", "--offline") == "no partition is offline\n"
 
     node = cluster.leader_of(topic)
     node.kill()
@@ -101,6 +102,9 @@ def test_a_cluster_is_watched_through_the_end_of_a_node(cluster: Cluster) -> Non
     assert (topic, 0, node.node_id, "elected") in [
         (row["topic"], row["partition"], row["leader"], row["outcome"]) for row in elected
     ]
+    for kind in ("preferred", "unclean"):
+        said = tidelog(cluster, "elect", "--type", kind, "--topic", topic, "--partition", "9", status=2)
+        assert f"topic {topic} has no partition 9: it has 3, from 0 on" in said
     again = rows(tidelog(cluster, "elect", "--type", "preferred", "--topic", topic, "-o", "json"))
     assert {row["outcome"] for row in again} == {"ELECTION_NOT_NEEDED"}
 

@@ -37,8 +37,14 @@ def test_topics_are_created_listed_described_and_deleted(shared_node: NodeProces
     assert {"topic": "cli-life", "key": "retention.ms", "value": "60000", "source": "dynamic topic"} in configs
     assert "cli-life" in tidelog(shared_node, "topics", "list")
 
-    tidelog(shared_node, "topics", "delete", "cli-life")
-    assert "cli-life" not in tidelog(shared_node, "topics", "list")
+    tidelog(shared_node, "topics", "create", "cli-death")
+    said = tidelog(shared_node, "topics", "delete", "cli-nowhere", "cli-life", "cli-neither", "cli-death", status=1)
+    assert "'cli-nowhere'" in said
+    assert "(and 1 more); deleted: cli-life, cli-death" in said
+    assert not {"cli-life", "cli-death"} & {
+        row["topic"] for row in rows(tidelog(shared_node, "topics", "list", "-o", "json"))
+    }
+    assert tidelog(shared_node, "topics", "delete", "cli-life", "--if-exists") == "none was there\n"
 
 
 def test_what_is_refused_says_why_in_one_line(shared_node: NodeProcess) -> None:

@@ -123,10 +123,11 @@ class ElectLeaders:
     def _partitions(self, admin: Admin) -> list[TopicPartition] | None:
         if self.topic is None:
             return None
-        indexes = self.partition
-        if not indexes:
-            indexes = tuple(each.partition for each in admin.describe_topics([self.topic])[self.topic].partitions)
-        return [TopicPartition(self.topic, PartitionIndex(index)) for index in dict.fromkeys(indexes)]
+        there = [each.partition for each in admin.describe_topics([self.topic])[self.topic].partitions]
+        for index in self.partition:
+            if index not in there:
+                raise UsageError(f"topic {self.topic} has no partition {index}: it has {len(there)}, from 0 on")
+        return [TopicPartition(self.topic, PartitionIndex(index)) for index in dict.fromkeys(self.partition or there)]
 
 
 def _ask(count: int) -> None:
@@ -154,6 +155,10 @@ def _preview(partition: TopicPartition, preview: ElectionPreview) -> Section:
         title += f"; broker {elected.broker_id} would lead, and holds all that is committed"
     else:
         title += f"; broker {elected.broker_id} would lead, UNCLEANLY: what it does not hold is lost"
+        if (better := preview.loses_less) is not None:
+            title += (
+                f"\nbroker {better.broker_id} would lose less: to have it lead, stop broker {elected.broker_id} first"
+            )
     for each in preview.candidates:
         if each.error is not None:
             title += f"\nbroker {each.broker_id} does not tell what it holds: {each.error}"

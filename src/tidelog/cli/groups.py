@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidelog.base.errors import Code, KafkaError
+from tidelog.base.errors import Code
 from tidelog.cli.command import (
     argument,
     bootstrap_option,
@@ -15,6 +15,7 @@ from tidelog.cli.command import (
     output_option,
     timeout_option,
 )
+from tidelog.cli.deletion import delete_each
 from tidelog.cli.output import Row, Rows
 
 if TYPE_CHECKING:
@@ -98,17 +99,13 @@ class DeleteGroups:
     log_level: str = log_level_option()
 
     def run(self) -> Rows:
-        deleted: list[Row] = []
         with open_admin(self.bootstrap, self.timeout, self.log_level) as admin:
-            for group in self.groups:
-                try:
-                    admin.delete_groups([group])
-                except KafkaError as error:
-                    if error.code is Code.GROUP_ID_NOT_FOUND and self.if_exists:
-                        continue
-                    raise
-                deleted.append({"deleted": group})
-        return Rows(deleted, nothing="none was there")
+            return delete_each(
+                self.groups,
+                lambda group: admin.delete_groups([group]),
+                absent=Code.GROUP_ID_NOT_FOUND,
+                may_be_absent=self.if_exists,
+            )
 
 
 def end_offsets(admin: Admin, partitions: list[TopicPartition]) -> dict[TopicPartition, OffsetAndEpoch]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidelog.base.errors import TopicAlreadyExistsError, UnknownTopicError
+from tidelog.base.errors import Code, TopicAlreadyExistsError
 from tidelog.cli.command import (
     INT16_MAX,
     UsageError,
@@ -21,6 +21,7 @@ from tidelog.cli.command import (
     timeout_option,
 )
 from tidelog.cli.configs import changed_configs
+from tidelog.cli.deletion import delete_each
 from tidelog.cli.output import Row, Rows
 
 if TYPE_CHECKING:
@@ -155,11 +156,18 @@ class DescribeTopics:
                 return Rows(self._configs(admin, list(topics)), nothing="no topics")
             topics = admin.describe_topics(self.topics or None, include_eligible_leaders=True)
             rows = self._partitions(admin, topics.values())
-        return Rows(rows, nothing="no such partition" if self._filters else "no topics")
+        return Rows(rows, nothing=f"no partition is {' or '.join(self._filters)}" if self._filters else "no topics")
 
     @property
-    def _filters(self) -> bool:
-        return self.under_replicated or self.offline or self.at_min_isr or self.under_min_isr
+    def _filters(self) -> list[str]:
+        """What partitions are asked for, each as the end of a sentence."""
+        asked = {
+            "under-replicated": self.under_replicated,
+            "offline": self.offline,
+            "at its min.insync.replicas": self.at_min_isr,
+            "under its min.insync.replicas": self.under_min_isr,
+        }
+        return [words for words, is_asked in asked.items() if is_asked]
 
     def _configs(self, admin: Admin, names: list[str]) -> list[Row]:
         from tidelog.client.admin.descriptions import ConfigResource
@@ -276,14 +284,10 @@ class DeleteTopics:
     log_level: str = log_level_option()
 
     def run(self) -> Rows:
-        deleted: list[Row] = []
         with open_admin(self.bootstrap, self.timeout, self.log_level) as admin:
-            for name in self.topics:
-                try:
-                    admin.delete_topics([name])
-                except UnknownTopicError:
-                    if not self.if_exists:
-                        raise
-                    continue
-                deleted.append({"deleted": name})
-        return Rows(deleted, nothing="none was there")
+            return delete_each(
+                self.topics,
+                lambda topic: admin.delete_topics([topic]),
+                absent=Code.UNKNOWN_TOPIC_OR_PARTITION,
+                may_be_absent=self.if_exists,
+            )

@@ -80,6 +80,14 @@ def test_what_a_candidate_lacks_is_lost_if_it_leads() -> None:
     assert (longest.end_offset, longest.lost_count, longest.groups) == (20, 0, {})
     assert not away.is_alive
     assert (away.end_offset, away.groups) == (None, None)
+    assert found.loses_less is longest
+
+
+def test_nobody_loses_less_than_the_elected_who_is_dead_or_holds_no_more() -> None:
+    replicas = {1: log(1, (3, 0, 10)), 2: log(2, (3, 0, 20))}
+    assert election_preview(partition(1, 2), replicas, [1], {}, None).loses_less is None
+    assert election_preview(partition(2, 1), replicas, [1, 2], {}, None).loses_less is None
+    assert election_preview(partition(1, 2, eligible=(1,)), replicas, [1, 2], {}, None).loses_less is None
 
 
 def test_a_candidate_whose_history_differs_loses_from_there_on() -> None:

@@ -73,6 +73,20 @@ class ElectionPreview:
         """Whoever would lead."""
         return next((one for one in self.candidates if one.broker_id == self.would_lead), None)
 
+    @property
+    def loses_less(self) -> LeaderCandidate | None:
+        """Whoever is alive, is not elected, and would lose fewer offsets, as far as known; None where nobody would.
+
+        The controller's rule asks nobody what it holds. So a replica that came back empty is elected before another
+        one that has records, if it is the first of the replicas.
+        """
+        elected = self.elected
+        if elected is None or elected.is_clean or elected.error is not None:
+            return None
+        others = [one for one in self.candidates if one.is_alive and one.error is None and one is not elected]
+        best = min(others, key=lambda one: one.lost_count, default=elected)
+        return best if best.lost_count < elected.lost_count else None
+
 
 def would_lead(state: PartitionDescription, alive: Collection[int]) -> int | None:
     """Who is elected where any leader is better than none, by the controller's rule.

@@ -27,7 +27,9 @@ def described(journal: GroupJournal, group: Group | None, group_id: str, api_ver
         missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         if api_version >= NAMES_MISSING_GROUPS_SINCE:
             missing.error_code = Code.GROUP_ID_NOT_FOUND.value
-            missing.error_message = f"there is no classic group {group_id!r}"
+            others = (journal.state.consumer_groups, journal.state.share_groups)
+            kind = "classic group" if any(group_id in groups for groups in others) else "group"
+            missing.error_message = f"there is no {kind} {group_id!r}"
         return missing
     is_stable = group.state is GroupState.STABLE
     return DescribedGroup(
