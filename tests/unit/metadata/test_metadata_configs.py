@@ -47,6 +47,13 @@ def test_every_default_is_allowed_and_every_setting_is_told_of(scope: Scope) -> 
             key.parse(key.default)
 
 
+@pytest.mark.parametrize("scope", get_args(Scope))
+def test_what_is_allowed_is_told_in_words_even_where_nothing_is(scope: Scope) -> None:
+    for key in TABLE[scope].values():
+        assert not key.allowed.startswith(","), key.name
+        assert ", ," not in key.allowed, key.name
+
+
 @pytest.mark.parametrize("module", [broker_keys, cluster_keys, topic_keys])
 def test_every_key_goes_by_its_name(module: ModuleType) -> None:
     named = {name: key.name for name, key in vars(module).items() if isinstance(key, ConfigKey)}

@@ -172,8 +172,8 @@ class ConfigKey(Generic[T_co]):
         if self.pattern is not None:
             return self.pattern[1]
         if self.choices:
-            one_of = ("any of " if self.type == ConfigType.LIST else "") + ", ".join(self.choices)
-            return f"{one_of}; or nothing" if self.may_be_empty else one_of
+            one_of = ("any of " if self.type == ConfigType.LIST else "") + ", ".join(filter(None, self.choices))
+            return f"{one_of}; or nothing" if self.may_be_empty or "" in self.choices else one_of
         if self.type == ConfigType.BOOLEAN:
             return "true, false"
         if self.type not in (*_RANGES, ConfigType.DOUBLE):
