@@ -133,11 +133,14 @@ def test_commands(node: ServerProcess) -> None:
         ("topic", "secret-", "all", "deny"),
     }
     assert "secret-" in run("list", "--topic", "secret-plans", "--match")
-    assert "no access rules" in run("list", "--topic", "secret-plans")
+    assert run("list", "--topic", "secret-plans") == "no access rule matches\n"
+    assert "access rule of 'alice' for topic 'orders' (write): 'alice' is no principal" in run(
+        "allow", "--principal", "alice", "--operation", "write", "--topic", "orders", expects=1
+    )
     assert "which rules are to go?" in run("remove", "--principal", "User:alice", expects=2)
     assert "a producer does nothing with it" in run(*allow, "--producer", "--group", "g", expects=2)
     assert "--principal is missing" in run("deny", "--operation", "all", "--topic", "a", expects=2)
-    assert "nothing is said to be done" in run(*allow, "--topic", "a", expects=2)
+    assert "what with them by --producer, --consumer or --operation" in run(*allow, "--topic", "a", expects=2)
     of_alice = ["remove", "--principal", "User:alice", "--all"]
     removed = [json.loads(line) for line in run(*of_alice, "--output", "json").splitlines()]
     assert len(removed) == 5

@@ -150,10 +150,13 @@ def test_a_command_for_each(node: NodeProcess) -> None:
     assert listed() == {*alice, app, (None, None, "<default>", "connection_creation_rate", 10.0)}
     tidelog(node, "quotas", "remove", "--user", "alice", "request_percentage")
     assert {key for *_, key, _ in listed("--user", "alice")} == {"producer_byte_rate"}
-    for whom in (["--user", "alice"], ["--default-user", "--client-id", "app"], ["--default-ip"]):
+    assert tidelog(node, "quotas", "remove", "--user", "alice") == "user 'alice' has no quotas any more\n"
+    for whom in (["--default-user", "--client-id", "app"], ["--default-ip"]):
         tidelog(node, "quotas", "remove", *whom)
     assert listed() == set()
     assert "has no quotas" in tidelog(node, "quotas", "remove", "--user", "alice", status=2)
+    unknown = tidelog(node, "quotas", "set", "--user", "alice", "producer_byte_rat=1", status=1)
+    assert unknown.startswith("error: user 'alice' has no quota 'producer_byte_rat': there are ")
     assert "say for whom" in tidelog(node, "quotas", "set", "producer_byte_rate=1", status=2)
     assert "must be a whole number" in tidelog(
         node, "quotas", "set", "--user", "alice", "producer_byte_rate=1.5", status=1

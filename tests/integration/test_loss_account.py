@@ -76,6 +76,8 @@ def test_what_an_unclean_election_took_is_in_the_account(cluster: Cluster, topic
     assert said.returncode == 0, said.stderr
     (loss,) = losses(cluster, topic)
     assert loss.note == "replayed"
+    listed = run_command(["losses", "list", "--open", "--topic", topic, "--bootstrap", cluster.bootstrap], timeout=60)
+    assert listed.stdout == "no replica is awaited\n"
 
 
 @pytest.mark.timeout(180)

@@ -91,7 +91,7 @@ def test_a_failure_names_its_seed_and_its_shortest_story(
         (["--seeds", "1..9999999"], "more than 1,000,000 seeds"),
         (["--seeds", "1", "--minutes", "-1"], "-1.0 is not in the range"),
         (["--seeds", "1", "--minutes", "0"], "0.0 is not in the range"),
-        (["--seeds", "1", "--minutes", "soon"], "'soon' is not a valid float"),
+        (["--seeds", "1", "--minutes", "soon"], "'soon' is not a number"),
         (["--seeds", "1", "--minutes", "nan"], "nan is no number of minutes"),
         (["--seeds", "1", "--nodes", "0"], "0 is not in the range"),
         (["--seeds", "1", "--nodes", "2"], "--nodes 2: --nodes simulates one node"),

@@ -125,7 +125,7 @@ class ListAcls:
                 kind, name = resource or (None, None)
                 wanted: Any = {"resource_type": kind, "pattern_type": pattern}
                 found.update(admin.describe_acls(AclBindingFilter(resource_name=name, principal=principal, **wanted)))
-        return _rows(sorted(found))
+        return _rows(sorted(found), is_filtered=bool(resources or self.principal))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +272,10 @@ def _make(
     if not principals:
         raise UsageError("--principal is missing: whom is it about? User:NAME, or User:* for everybody")
     if not done:
-        raise UsageError(f"nothing is said to be done: name resources by {_RESOURCES}, and operations by --operation")
+        roles = "--producer, --consumer or " if permission == "allow" else ""
+        raise UsageError(
+            f"nothing is said to be done: name resources by {_RESOURCES}, and what with them by {roles}--operation"
+        )
     bindings: list[AclBinding] = []
     for (kind, name, operation), principal, host in product(done, principals, hosts or (WILDCARD,)):
         pattern = "prefixed" if prefixed and kind != "cluster" else "literal"
@@ -291,8 +294,8 @@ def _resources(about: ListAcls | AllowAcls | DenyAcls | RemoveAcls) -> Iterator[
         yield "cluster", CLUSTER_NAME
 
 
-def _rows(bindings: Sequence[AclBinding]) -> Rows:
-    return Rows([_row(one) for one in bindings], nothing="no access rules")
+def _rows(bindings: Sequence[AclBinding], *, is_filtered: bool = False) -> Rows:
+    return Rows([_row(one) for one in bindings], nothing="no access rule matches" if is_filtered else "no access rules")
 
 
 def _row(one: AclBinding) -> Row:

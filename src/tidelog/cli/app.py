@@ -200,10 +200,10 @@ def run(arguments: Sequence[str]) -> int:
         status = root.main(args=list(arguments), prog_name="tidelog", standalone_mode=False)
     except click.UsageError as error:
         if error.ctx is None:
-            complain(error.format_message())
+            complain(_told(error))
         else:
             print(error.ctx.get_usage(), file=sys.stderr)
-            complain(f"{error.format_message()} See '{error.ctx.command_path} --help'.")
+            complain(f"{_told(error)} See '{error.ctx.command_path} --help'.")
         return USAGE
     except click.ClickException as error:
         complain(error.format_message())
@@ -216,6 +216,16 @@ def run(arguments: Sequence[str]) -> int:
 def _is_foreign(text: str) -> bool:
     """Whether it was typed as bytes that are no UTF-8, which neither a broker nor a file of settings can take."""
     return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _told(error: click.UsageError) -> str:
+    """What click says, as one sentence, in words that say nothing of Python's types."""
+    said = " ".join(error.format_message().split())
+    for kind, words in (("integer", "a whole number"), ("float", "a number")):
+        said = said.replace(f"is not a valid {kind} range", f"is not {words}").replace(
+            f"is not a valid {kind}", f"is not {words}"
+        )
+    return said if said.endswith((".", "?")) else f"{said}."
 
 
 def main() -> NoReturn:

@@ -91,7 +91,7 @@ class ListLosses:
             }
             for loss in account.losses
         ]
-        return Rows(rows, nothing="nothing is known to be lost")
+        return Rows(rows, nothing="no replica is awaited" if self.open else "nothing is known to be lost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +170,8 @@ class ExportLoss:
             )
         if self.to is not None and os.path.exists(self.to):
             raise UsageError(f"--to {self.to}: this file is there already; name another one, or remove it")
+        if self.to is not None and not os.path.isdir(os.path.dirname(self.to) or "."):
+            raise UsageError(f"--to {self.to}: its directory is not there; make it, or name another one")
         return Rows(self._rows(names))
 
     def _rows(self, names: Sequence[str]) -> Iterator[Row]:

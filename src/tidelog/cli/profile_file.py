@@ -73,6 +73,12 @@ class ProfileFile:
             return False
         return bool(mode & 0o077) and _has_secrets(self.profiles)
 
+    @property
+    def nothing(self) -> str:
+        """Why there is no profile in it, and what to do."""
+        has_none = "has none" if os.path.exists(self.path) else "is not there"
+        return f"{self.path} {has_none}; make one with: tidelog profiles add NAME --command-config FILE"
+
     def add(self, name: str, properties: Mapping[str, str], *, is_replaced: bool = False) -> None:
         """Write another profile behind the others.
 
@@ -101,8 +107,7 @@ class ProfileFile:
     def _there_are(self) -> str:
         if self.profiles:
             return f"{self.path} has {', '.join(sorted(self.profiles))}"
-        has_none = "has none" if os.path.exists(self.path) else "is not there"
-        return f"{self.path} {has_none}; make one with: tidelog profiles add NAME --command-config FILE"
+        return self.nothing
 
     def _read(self) -> str:
         try:
@@ -164,7 +169,11 @@ class ProfileFile:
 
     def _write(self, text: str, expected: Mapping[str, Mapping[str, str]]) -> None:
         """Whole or not at all; its owner alone may read what is new."""
-        if self._parsed(text) != expected:
+        try:
+            is_as_expected = self._parsed(text) == expected
+        except ConfigError:
+            is_as_expected = False
+        if not is_as_expected:
             raise ConfigError(f"{self.path}: it is written in a way that only a person can change: edit it yourself")
         path = os.path.realpath(self.path)
         try:

@@ -41,7 +41,7 @@ class ListProfiles:
             warn_of_readers(file.path)
         return Rows(
             [_row(name, properties) for name, properties in file.profiles.items()],
-            nothing=f"({file.path} has no profiles)",
+            nothing=f"there are no profiles: {file.nothing}",
         )
 
 

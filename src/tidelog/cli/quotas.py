@@ -156,7 +156,8 @@ def _alter(command: SetQuotas | RemoveQuotas, values: dict[str, float | None], *
                 raise UsageError(f"{called(entity)} has no quotas")
         admin.alter_client_quotas({entity: values}, validate_only=dry_run)
         found = admin.describe_client_quotas(entity, strict=True)
-    return Rows([row for one, quotas in found.items() for row in _rows(one, quotas)], nothing="no quotas are left")
+    rows = [row for one, quotas in found.items() for row in _rows(one, quotas)]
+    return Rows(rows, nothing=f"{called(entity)} has no quotas any more")
 
 
 def _entity(command: Command) -> ClientQuotaEntity:

@@ -15,7 +15,7 @@ try:
     import pyarrow as pa
     import pyarrow.compute as pc
 except ImportError:
-    raise MissingExtraError("Arrow in and out", "spark") from None
+    raise MissingExtraError("Arrow in and out", "arrow") from None
 
 if TYPE_CHECKING:
     from tidelog.client.admin.lost_records import LostRecord

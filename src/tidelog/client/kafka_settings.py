@@ -202,6 +202,10 @@ def _client_settings(given: Mapping[str, str], *, consumer: bool) -> ClientSetti
     """Errors and warnings have a mark in the place of a key's prefix."""
     table = {**SHARED, **(CONSUMER if consumer else PRODUCER)}
     others = {**(PRODUCER if consumer else CONSUMER), **({} if not consumer else dict.fromkeys(PARTITIONING, str))}
+    known = every_key() | SECURITY_KEYS
+    misspelt = next((key for key in given if key not in known), None)
+    if misspelt is not None:  # before what is said of the others: it may be the one that they lack
+        raise ConfigError(_unknown(misspelt, table))
     security = {key: text for key, text in given.items() if key in SECURITY_KEYS}
     arguments = Arguments(security_settings(security))
     without_effect = idle_keys(security)
@@ -233,8 +237,6 @@ def _client_settings(given: Mapping[str, str], *, consumer: bool) -> ClientSetti
             without_effect[key] = why
         elif key in REFUSED:
             raise ConfigError(f"¶{key} is not supported: {REFUSED[key]}")
-        else:
-            raise ConfigError(_unknown(key, table))
     return ClientSettings(arguments, without_effect, warnings)
 
 
@@ -265,7 +267,7 @@ def every_key() -> set[str]:
 def _unknown(key: str, table: Mapping[str, object]) -> str:
     close = get_close_matches(key, sorted(every_key() | SECURITY_KEYS), n=1, cutoff=0.5)
     hint = f"did you mean §{close[0]}?" if close else f"there are {', '.join(sorted(table))}"
-    return f"¶{key} is not one of Kafka's clients; {hint}"
+    return f"¶{key} is no property of Kafka's clients; {hint}"
 
 
 def client_arguments(settings: Mapping[str, object]) -> dict[str, Any]:

@@ -24,7 +24,10 @@ def refused(number: int, what: str, message: str | None) -> KafkaError | None:
     code = code_of(number)
     if code is Code.NONE:
         return None
-    return _CLASSES.get(code, KafkaError)(f"{what}: {message or code.meaning} ({code.name})", code=code)
+    said = message or code.meaning
+    if not said.startswith(what):
+        said = f"{what}: {said}"
+    return _CLASSES.get(code, KafkaError)(f"{said} ({code.name})", code=code)
 
 
 def raise_first(errors: Iterable[KafkaError | None]) -> None:

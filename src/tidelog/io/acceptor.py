@@ -25,6 +25,7 @@ _ADVICE = {
     errno.EADDRINUSE: "; give it another port, or stop what uses it",
     errno.EADDRNOTAVAIL: "; name an address of this machine",
     errno.EACCES: "; give it a port from 1024 on",
+    socket.EAI_NONAME: "; give a name or an address of this machine",
 }
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 

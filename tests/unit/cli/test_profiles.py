@@ -144,8 +144,9 @@ def test_what_is_written_in_another_way_is_left_to_a_person(path: Path) -> None:
     path.write_text(text)
     with pytest.raises(ConfigError, match="edit it yourself"):
         ProfileFile(str(path)).remove("a")
-    with pytest.raises(ConfigError):
-        ProfileFile(str(path)).add("b", {"acks": "all"})
+    for added in ("a", "b"):
+        with pytest.raises(ConfigError, match="edit it yourself"):
+            ProfileFile(str(path)).add(added, {"acks": "all"}, is_replaced=True)
     assert path.read_text() == text
 
 
@@ -245,6 +246,11 @@ def test_a_misspelt_property_is_named_with_its_place(path: Path) -> None:
     said = asked(["--profile", "p"])
     assert f"error: {path}: profile 'p': " in said
     assert "did you mean security.protocol?" in said
+    # What the others lack is what was misspelt.
+    path.write_text('[profile.p]\nsasl.mechanism = "PLAIN"\nsecurity.protocl = "SASL_SSL"\n')
+    assert "did you mean security.protocol?" in asked(["--profile", "p"])
+    path.write_text('[profile.p]\n"qux" = "1"\n')
+    assert "qux is no property of Kafka's clients; there are " in asked(["--profile", "p"])
 
 
 def test_a_file_with_secrets_that_others_may_read_is_told_of(path: Path) -> None:
@@ -274,7 +280,9 @@ def test_profiles_by_command(path: Path, tmp_path: Path, capsys: pytest.CaptureF
     )
     (tmp_path / "ca.pem").touch()
     assert run(["profiles", "list"]) == 0
-    assert "has no profiles" in capsys.readouterr().out
+    assert capsys.readouterr().out == (
+        f"there are no profiles: {path} is not there; make one with: tidelog profiles add NAME --command-config FILE\n"
+    )
     add = ["profiles", "add", "prod", "--command-config", str(properties), "--config", "bootstrap.servers=log:9092"]
     assert run(add) == 0
     assert run(add) == 2

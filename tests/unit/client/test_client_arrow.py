@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import importlib
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.base.errors import MissingExtraError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.client.arrow import COLUMNS, HEADERS, ArrowReader, columns_from_arrow
 from tidelog.client.core.encoding import split_rows
@@ -201,3 +204,10 @@ def test_rows_are_split_into_batches_of_the_size_asked_for() -> None:
     assert all(len(piece.records) <= 1_000 for piece in pieces)
     assert len(pieces) < 20
     assert [piece.record_count for piece in split_rows(columns, 1)] == [1] * 100
+
+
+def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "tidelog.client.arrow")
+    with pytest.raises(MissingExtraError, match=r"pip install 'tidelog\[arrow\]'"):
+        importlib.import_module("tidelog.client.arrow")
