@@ -134,7 +134,7 @@ def test_commands(node: ServerProcess) -> None:
     }
     assert "secret-" in run("list", "--topic", "secret-plans", "--match")
     assert run("list", "--topic", "secret-plans") == "no access rule matches\n"
-    assert "access rule of 'alice' for topic 'orders' (write): 'alice' is no principal" in run(
+    assert "access rule: allow alice write topic 'orders': 'alice' is no principal" in run(
         "allow", "--principal", "alice", "--operation", "write", "--topic", "orders", expects=1
     )
     assert "which rules are to go?" in run("remove", "--principal", "User:alice", expects=2)

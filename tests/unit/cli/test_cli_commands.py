@@ -93,8 +93,8 @@ def test_help_without_a_command_lists_them_all(capsys: pytest.CaptureFixture[str
         (["log", "dump", "/dev/fd/"], "no file of a log is in it; name the directory of a partition"),
         (["storage", "format", "--cluster-id", "x"], "--data DIR and --node-id N"),
         (["elect", "--all"], "Missing option '--type'. Choose from: preferred, unclean. See 'tidelog elect --help'."),
-        (["topics", "create", "t", "--partitions", "x"], "'x' is not a whole number. See"),
-        (["transactions", "find-hanging", "--idle-for", "1s"], "'1s' is not a number. See"),
+        (["topics", "create", "t", "--partitions", "x"], "'x' is not a whole number from 1 to 2147483647. See"),
+        (["transactions", "find-hanging", "--idle-for", "1s"], "'1s' is not a number from 0 to 2147483647. See"),
         (
             ["losses", "export", "t-0@1", "--to", "/nowhere/t.arrow"],
             "--to /nowhere/t.arrow: its directory is not there",
