@@ -125,8 +125,9 @@ class Acceptor:
             self._hold_off = None
         for listening in self._sockets:
             listening.close()
-        for opening in self._opening:
-            opening.cancel()
+        if self._open_stream is not _open:  # which takes no time; its connections are as good as open
+            for opening in self._opening:
+                opening.cancel()
 
     def _listen(self) -> None:
         if self._is_started and not self._is_paused and self._hold_off is None:

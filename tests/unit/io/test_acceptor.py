@@ -93,6 +93,24 @@ def test_while_paused_who_connects_waits() -> None:
     run(scenario)
 
 
+def test_a_connection_that_is_made_as_the_port_is_freed_stays_open() -> None:
+    """Its opening is not over yet. If that is cancelled, uvloop closes the transport below whoever reads on."""
+
+    class Freeing(Echo):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            listening.close()
+
+    listening = Acceptor(admit=lambda *_: Freeing(), on_trouble=lambda _: None)
+
+    async def scenario() -> None:
+        listening.bind("127.0.0.1", 0, backlog=10)
+        listening.start()
+        assert await say_hello(listening.port) == b"hello"
+
+    run(scenario)
+
+
 class Exhausted:
     """A listening socket on a system that has no files left for a while."""
 
@@ -141,7 +159,10 @@ class Closed(Echo):
             self.closed.set_result(exc)
 
 
-def test_who_was_accepted_in_the_moment_of_the_close_is_hung_up_on() -> None:
+def test_who_begins_a_handshake_in_the_moment_of_the_close_is_hung_up_on() -> None:
+    async def shake_hands(_stream: socket.socket, _protocol: asyncio.BufferedProtocol) -> None:
+        await asyncio.Event().wait()
+
     async def scenario() -> None:
         let_in: list[Closed] = []
 
@@ -150,7 +171,7 @@ def test_who_was_accepted_in_the_moment_of_the_close_is_hung_up_on() -> None:
             asyncio.get_running_loop().call_soon(listening.close)  # before the stream has a transport
             return let_in[-1]
 
-        listening = Acceptor(admit=admit, on_trouble=lambda _: None)
+        listening = Acceptor(admit=admit, on_trouble=lambda _: None, open_stream=shake_hands)
         listening.bind("127.0.0.1", 0, backlog=10)
         listening.start()
         assert await say_hello(listening.port) == b""
