@@ -117,34 +117,33 @@ def config_option(help_text: str) -> Any:
     return option("--config", type=KeyValue(), multiple=True, metavar="KEY=VALUE", help=help_text)
 
 
-class WholeNumber(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
-    """A whole number that the protocol has room for."""
+class _Bounded(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
+    """A number within bounds, whose error names them."""
 
-    name = "integer"
-
-    def __init__(self, low: int = 0, high: int = INT32_MAX) -> None:
-        self.low, self.high = low, high
-
-    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> int:
-        with suppress(ValueError):
-            if self.low <= int(value) <= self.high:
-                return int(value)
-        return self.fail(f"{value!r} is not a whole number from {self.low} to {self.high}.", parameter, context)
-
-
-class Duration(click.ParamType):  # type: ignore[type-arg]
-    """So many seconds or minutes."""
-
-    name = "float"
+    words: str
+    read: Callable[[str], float]
 
     def __init__(self, low: float = 0, high: int = INT32_MAX) -> None:
         self.low, self.high = low, high
 
-    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         with suppress(ValueError):
-            if self.low <= float(value) <= self.high:
-                return float(value)
-        return self.fail(f"{value!r} is not a number from {self.low} to {self.high}.", parameter, context)
+            number = self.read(value)
+            if self.low <= number <= self.high:
+                return number
+        return self.fail(f"{value!r} is not {self.words} from {self.low} to {self.high}.", parameter, context)
+
+
+class WholeNumber(_Bounded):
+    """A whole number that the protocol has room for."""
+
+    name, words, read = "integer", "a whole number", int
+
+
+class Duration(_Bounded):
+    """So many seconds or minutes."""
+
+    name, words, read = "float", "a number", float
 
 
 class KeyValue(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
